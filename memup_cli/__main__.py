@@ -1,0 +1,5 @@
+"""python -m memup_cli"""
+
+from .app import main
+
+main()

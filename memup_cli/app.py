@@ -1,0 +1,70 @@
+"""The memup command: sub-commands, and errors turned into one paragraph and an exit code. Imports no torch."""
+
+import signal
+import sys
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from . import __version__, console
+from .commands import collect, inspect, status, verify
+from .errors import exit_code
+
+app = typer.Typer(
+    name="memup",
+    help="Train long-term memory on very long sequences with MemUP: find the few surprising steps, and train a "
+    "recurrent memory whose state explains them, however far ahead.",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(collect.app, name="collect")
+app.command("status")(status.status)
+app.command("inspect")(inspect.inspect)
+app.command("verify")(verify.verify)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"memup {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point: every error that is the user's to mend becomes one paragraph on stderr."""
+    try:
+        code = app(standalone_mode=False)
+    except (TyperException, typer.Exit, typer.Abort) as error:
+        if isinstance(error, TyperException):
+            _complain(error.format_message())
+        code = getattr(error, "exit_code", 130)
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 128 + signal.SIGPIPE
+    except Exception as error:
+        found = exit_code(error)
+        if found is None or {"-v", "--verbose"} & set(sys.argv):
+            console.stderr.print_exception()
+        if found is None:
+            _complain(f"this is a bug in memup: {error!r}. Please report it with the lines above.")
+        else:
+            _complain(str(error))
+        code = found or 1
+    sys.exit(code or 0)
+
+
+def _complain(message: str) -> None:
+    console.stderr.print(f"memup: {message}", markup=False, style="red" if console.stderr.is_terminal else None)

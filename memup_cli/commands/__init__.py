@@ -1,0 +1,1 @@
+"""One file a verb: parse, build the config, call one function, print."""

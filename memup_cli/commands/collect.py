@@ -1,0 +1,149 @@
+"""memup collect TASK: episodes or data sets -> chunked Zarr arrays."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import console
+from ..configs import CollectOptions, StageOptions
+from ..errors import StageMissing, UsageProblem
+from .options import command_function
+
+PANELS = {"options": "Collecting", "stage": "Every stage"}
+ABOUT = """Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an
+interrupted collection, and does nothing if it is complete."""
+
+
+class TaskGroup(TyperGroup):
+    """Sub-commands are the registered tasks, loaded when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from ..tasks import task_names
+
+        return task_names()
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        from ..tasks import load_task
+
+        task = load_task(name)
+
+        def body(task: Any, options: CollectOptions, stage: StageOptions) -> None:
+            collect(name, task, options, stage)
+
+        models = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
+        single.command(name, help=f"{task.summary}\n\n{ABOUT}")(function)
+        return typer.main.get_command(single)
+
+
+app = typer.Typer(cls=TaskGroup, rich_markup_mode="rich", invoke_without_command=True)
+
+
+@app.callback(
+    help="Generate episodes or data sets into the trajectory store.\n\n"
+    "[bold]memup collect TASK[/bold] starts a run or continues it; [bold]memup collect --run DIR[/bold] continues "
+    "the run in DIR with the options it was started with."
+)
+def continue_run(
+    ctx: typer.Context,
+    run: Path | None = typer.Option(None, help="Continue this run."),
+    shard: str | None = typer.Option(None, help="The part I/N to continue, if the run has several."),
+    json: bool = typer.Option(False, "--json", help="Print the result as one JSON object."),
+    quiet: bool = typer.Option(False, "--quiet", help="No progress, no notes; errors only."),
+) -> None:
+    if ctx.invoked_subcommand is not None:
+        if run or shard or json or quiet:
+            raise UsageProblem("options come after the task: memup collect TASK --run DIR ...")
+        return
+    if run is None:
+        raise UsageProblem("name a task, or a run to continue with --run; `memup collect --help` lists the tasks")
+    from stores.manifest import Manifest
+
+    from ..runs import find_run
+    from ..tasks import load_task
+
+    manifest = Manifest.load(find_run(run))
+    config = manifest.stages.get("collect", {}).get("config")
+    if not config:
+        raise StageMissing(f"{run} was never collected into; use `memup collect TASK --run {run}`")
+    shards = config["shards"]
+    if shards > 1 and not (shard and shard.endswith(f"/{shards}")):
+        raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
+    options = {"episodes": config["episodes"], "test_episodes": config["test_episodes"], "shard": shard or "0/1"}
+    task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"])
+    stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
+    collect(manifest.task["name"], task_options, CollectOptions(**options), stage)
+
+
+def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
+    from ..runs import HOME
+    from ..tasks import load_task
+    from ..training.collection import Collection
+    from ..training.collection import collect as run_stage
+    from ..training.generation import available_cpus
+
+    task = load_task(name)(task_options)
+    part, parts = options.part
+    train, test = task.default_episodes
+    config = {
+        "episodes": train if options.episodes is None else options.episodes,
+        "test_episodes": test if options.test_episodes is None else options.test_episodes,
+        "seed": stage.seed,
+        "shards": parts,
+    }
+    if parts > config["episodes"]:
+        raise UsageProblem(f"--shard {options.shard}: there are only {config['episodes']} episodes to share out")
+    collection = Collection(
+        task_name=name,
+        task=task,
+        task_options=task_options.model_dump(by_alias=True, mode="json"),
+        run=stage.run or HOME / task.run_name,
+        config=config,
+        part=part,
+        workers=options.workers or available_cpus(),
+        commit_every=options.commit_every,
+        restart=stage.restart,
+        quiet=stage.quiet,
+    )
+    if stage.dry_run:
+        _dry_run(collection, stage)
+        return
+    summary = run_stage(collection)
+    console.result(summary, stage.json_, lambda: _table(summary, stage.quiet))
+
+
+def _dry_run(collection: Any, stage: StageOptions) -> None:
+    length = collection.task.typical_length(collection.config["seed"])
+    steps = length * (collection.config["episodes"] + collection.config["test_episodes"])
+    size = steps * sum(field.row_bytes for field in collection.task.spec.fields)
+    data = {
+        "run": str(collection.run),
+        "task": {"name": collection.task_name, "options": collection.task_options},
+        "config": collection.config,
+        "steps": steps,
+        "raw_bytes": size,
+    }
+    text = (
+        f"Would collect {collection.config['episodes']:,} training and {collection.config['test_episodes']:,} test "
+        f"episodes of about {length:,} steps into {collection.run}: {steps:,} steps, {console.human_bytes(size)} before "
+        "compression. Nothing was written."
+    )
+    console.result(data, stage.json_, lambda: text)
+
+
+def _table(summary: dict[str, Any], quiet: bool) -> str:
+    run = summary["run"]
+    if summary["missing"]:
+        parts = sorted({shard["shard"] for shard in summary["missing"]})
+        return f"{run}: this part is complete; still to be collected: shard {', '.join(parts)}"
+    if summary["outcome"] == "up to date":
+        return f"{run}: up to date, {summary['total']:,} episodes"
+    rate = summary["steps"] / summary["seconds"]
+    return (
+        f"{run}: {summary['total']:,} episodes, {console.human_bytes(summary['bytes'])} on disk; "
+        f"{summary['steps']:,} steps in {summary['seconds']:.1f} s ({rate / 1e6:.2f}M steps/s)\n"
+        f"Look at it with: memup inspect --run {run}"
+    )

@@ -1,0 +1,128 @@
+"""memup inspect: what is in a store."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from .. import console
+from .status import JsonOption, RunOption
+
+MAX_EVENTS = 12
+
+
+def inspect(
+    run: RunOption = None,
+    split: Annotated[Literal["train", "test"], typer.Option("--split", help="Which episodes.")] = "train",
+    episode: Annotated[int, typer.Option("--episode", min=0, help="Show the events of this episode.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Show a run's fields, sizes and episode lengths, and the events of one episode."""
+    from stores.manifest import Manifest
+    from stores.reader import Trajectories
+
+    from ..errors import StageMissing, UsageProblem
+    from ..runs import find_run, refresh_collect
+
+    manifest = Manifest.load(find_run(run))
+    entry = refresh_collect(manifest)
+    if entry.get("status") != "complete":
+        raise StageMissing(f"{manifest.run} is not completely collected; see `memup status --run {manifest.run}`")
+    trajectories = Trajectories(manifest.run / "trajectories" / split, entry["config"]["shards"])
+    if not len(trajectories):
+        raise UsageProblem(f"the {split} split of {manifest.run} is empty")
+    if episode >= len(trajectories):
+        raise UsageProblem(f"--episode {episode}: the {split} split has episodes 0 to {len(trajectories) - 1}")
+    data = {
+        "run": str(manifest.run),
+        "split": split,
+        **describe_split(trajectories),
+        "episode": {"index": episode, **describe_episode(trajectories.episode(episode), manifest.task["spec"])},
+    }
+    console.result(data, json, lambda: _tables(data))
+
+
+def describe_split(trajectories: Any) -> dict[str, Any]:
+    lengths = trajectories.lengths
+    layout = trajectories.shards[0].layout
+    steps = int(lengths.sum())
+    fields = []
+    for field in layout.fields:
+        files = [f for s in trajectories.shards for f in (s.path / "steps" / field.name).glob("c.*")]
+        stored, raw = sum(f.stat().st_size for f in files), steps * field.row_bytes
+        fields.append(
+            {
+                "name": field.name,
+                "dtype": field.dtype,
+                "shape": list(field.shape),
+                "chunks": len(files),
+                "bytes": raw,
+                "stored_bytes": stored,
+                "ratio": raw / stored,
+            }
+        )
+    return {
+        "episodes": len(trajectories),
+        "steps": steps,
+        "shards": len(trajectories.shards),
+        "lengths": {"min": int(lengths.min()), "mean": float(lengths.mean()), "max": int(lengths.max())},
+        "chunk_steps": layout.chunk_steps,
+        "group_episodes": layout.group_episodes,
+        "bytes_per_step": sum(f["stored_bytes"] for f in fields) / steps,
+        "fields": fields,
+    }
+
+
+def describe_episode(arrays: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """Length and events: the first and last step, the steps that matter, and those with a target or reward."""
+    import numpy as np
+
+    from ..tasks.spec import StepRule
+
+    target = arrays[spec["target"]]
+    interesting = target != 0 if spec["target_kind"] != "return" or (target != 0).mean() < 0.5 else target < -np.inf
+    if spec["evaluate"]:
+        interesting = interesting | StepRule(**spec["evaluate"])(arrays)
+    interesting[[0, -1]] = True
+    steps = np.flatnonzero(interesting)
+    shown = steps if len(steps) <= MAX_EVENTS else np.concatenate([steps[: MAX_EVENTS - 4], steps[-4:]])
+    events = [{"step": int(k), **{name: values[k].tolist() for name, values in arrays.items()}} for k in shown]
+    return {"length": len(target), "event_count": len(steps), "events": events}
+
+
+def _tables(data: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+
+    lengths = data["lengths"]
+    fields = Table(
+        title=f"{data['run']}, {data['split']}: {data['episodes']:,} episodes, {data['steps']:,} steps "
+        f"({lengths['min']:,} to {lengths['max']:,} each), {data['bytes_per_step']:.3g} bytes a step",
+        title_justify="left",
+    )
+    for column in ("field", "dtype", "row", "chunks", "raw", "stored", "ratio"):
+        fields.add_column(column, justify="left" if column in ("field", "dtype") else "right")
+    for f in data["fields"]:
+        row = "x".join(map(str, f["shape"])) or "1"
+        sizes = (console.human_bytes(f["bytes"]), console.human_bytes(f["stored_bytes"]), f"{f['ratio']:.1f}x")
+        fields.add_row(f["name"], f["dtype"], row, str(f["chunks"]), *sizes)
+    episode = data["episode"]
+    events = Table(
+        title=f"Episode {episode['index']}: {episode['length']:,} steps, {episode['event_count']:,} events",
+        title_justify="left",
+    )
+    names = [name for name in episode["events"][0] if name != "step"]
+    for name in ("step", *names):
+        events.add_column(name, justify="right")
+    for event in episode["events"]:
+        events.add_row(f"{event['step']:,}", *(_short(event[name]) for name in names))
+    return Group(fields, "", events)
+
+
+def _short(value: Any) -> str:
+    """A row of an array in a table cell: numbers, cut if there are many."""
+    if not isinstance(value, list):
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if value and isinstance(value[0], list):
+        return f"array of {len(value)} rows"
+    text = ", ".join(_short(v) for v in value[:8])
+    return f"[{text}{', ...' if len(value) > 8 else ''}]"

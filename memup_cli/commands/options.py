@@ -1,0 +1,96 @@
+"""Typer options from config models. Precedence: flags > MEMUP_* variables > --config TOML > defaults."""
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ..errors import UsageProblem
+
+SHORT = {"verbose": "-v"}
+
+
+def command_function(
+    stage: str, models: dict[str, type[BaseModel]], body: Callable[..., None], panels: dict[str, str]
+) -> Callable[..., None]:
+    """A function whose signature Typer turns into options; it calls body(**{name: validated model})."""
+    fields = {
+        name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()
+    }
+
+    def run(**given: Any) -> None:
+        flags = {name: value for name, value in given.items() if value is not None}
+        from_file = _read_toml(flags.get("config"), stage, {_option(n, f): n for n, (_, f) in fields.items()})
+        values = {**from_file, **flags}
+        body(**{key: _build(model, values) for key, model in models.items()})
+
+    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [_parameter(name, field, panels.get(key)) for name, (key, field) in fields.items()]
+    )
+    return run
+
+
+def _option(name: str, field: FieldInfo) -> str:
+    return (field.alias or name).replace("_", "-")
+
+
+def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
+    flags = [f"--{_option(name, field)}"] + ([SHORT[name]] if name in SHORT else [])
+    default: Any = field.default
+    shown = str(default) if default not in (None, False, "", PydanticUndefined) else False
+    option = typer.Option(
+        *flags,
+        help=field.description,
+        envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
+        show_envvar=False,
+        show_default=shown,
+        rich_help_panel=panel,
+    )
+    annotation: Any = field.annotation
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=None, annotation=Annotated[annotation | None, option])
+
+
+def _build(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    own = {field.alias or name: values[name] for name, field in model.model_fields.items() if name in values}
+    try:
+        return model(**own)
+    except ValidationError as error:
+        raise UsageProblem("; ".join(_describe(e) for e in error.errors())) from None
+
+
+def _describe(error: Any) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message[:1].upper() + message[1:]
+    option = "--" + str(error["loc"][0]).replace("_", "-")
+    if error["type"] == "missing":
+        return f"{option} is required"
+    return f"{option} {error['input']}: {message[:1].lower()}{message[1:]}"
+
+
+def _read_toml(path: Path | None, stage: str, known: dict[str, str]) -> dict[str, Any]:
+    """Options of a stage from a TOML file: plain keys at the top are for every stage, [stage] for this one."""
+    if path is None:
+        return {}
+    try:
+        data = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise UsageProblem(f"--config {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"--config {path} is not valid TOML: {error}") from None
+    shared = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    own = data.get(stage, {})
+    unknown = [key for key in own if key.replace("_", "-") not in known]
+    if unknown:
+        raise UsageProblem(
+            f"--config {path}: [{stage}] has no option {unknown[0]!r}. It takes: {', '.join(sorted(known))}."
+        )
+    both = {**shared, **own}
+    return {known[k.replace("_", "-")]: v for k, v in both.items() if k.replace("_", "-") in known}

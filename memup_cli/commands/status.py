@@ -1,0 +1,65 @@
+"""memup status: where each stage of a run stands."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import console
+
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", envvar="MEMUP_RUN", show_envvar=False, help="Run folder (default: the only one in runs/)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def status(run: RunOption = None, json: JsonOption = False) -> None:
+    """Show where each stage of a run stands, what is missing and what is stale."""
+    from stores.manifest import Manifest
+
+    from ..runs import STAGES, find_run, refresh_collect
+
+    manifest = Manifest.load(find_run(run))
+    stages: dict[str, dict[str, Any]] = {}
+    for name in (s for s in STAGES if s in manifest.stages):
+        entry = refresh_collect(manifest) if name == "collect" else manifest.stages[name]
+        stages[name] = {**entry, **entry.get("progress", {}), "stale": manifest.stale(name)}
+    task = manifest.task
+    data = {"run": str(manifest.run), "task": {"name": task["name"], **task["options"]}, "stages": stages}
+    console.result(data, json, lambda: _table(data))
+
+
+def _table(data: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+
+    task = dict(data["task"])
+    title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items())})"
+    table = Table(title=title, title_justify="left")
+    for column in ("stage", "status", "done", "of", "when", "where"):
+        table.add_column(column, justify="right" if column in ("done", "of") else "left")
+    notes = []
+    for name, entry in data["stages"].items():
+        status = "stale" if entry["stale"] else entry["status"]
+        attempt = entry.get("attempt", {})
+        where = attempt.get("host", "") + (f" job {attempt['job']}" if attempt.get("job") else "")
+        when = entry.get("finished") or entry.get("started", "")
+        table.add_row(name, status, f"{entry.get('done', 0):,}", f"{entry.get('total', 0):,}", when, where)
+        for shard in entry.get("missing", []):
+            notes.append(
+                f"{shard['path']} (shard {shard['shard']}): {shard['problem']}, {shard['done']:,} of "
+                f"{shard['total']:,} episodes"
+            )
+        if entry["status"] == "failed" and entry.get("problem"):
+            notes.append(f"{name} failed: {entry['problem']}")
+        if entry["stale"]:
+            notes.append(f"{name} is stale: {', '.join(entry['stale'])} changed since it ran")
+        elif entry.get("missing"):
+            notes.append(f"To continue: memup collect --run {data['run']}{_shard_hint(entry)}")
+    return Group(table, *notes)
+
+
+def _shard_hint(entry: dict[str, Any]) -> str:
+    shards = sorted({shard["shard"] for shard in entry["missing"]})
+    return f" --shard {shards[0]}" if entry["config"]["shards"] > 1 else ""

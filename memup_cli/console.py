@@ -1,0 +1,94 @@
+"""What people see: results on stdout; progress, notes and errors on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+LINE_EVERY = 30.0  # seconds between two progress lines in a batch log
+
+stdout = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def note(message: str, quiet: bool = False) -> None:
+    if not quiet:
+        stderr.print(message, markup=False)
+
+
+def result(data: dict[str, Any], as_json: bool, table: Callable[[], Any]) -> None:
+    """Print a command's result: one JSON object, or what table() builds."""
+    if as_json:
+        sys.stdout.write(json.dumps(data, indent=2) + "\n")
+        sys.stdout.flush()
+    else:
+        stdout.print(table())
+
+
+def human_bytes(number: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.3g} TB"
+
+
+def human_time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Progress:
+    """A live bar on a terminal; in a batch log one line every 30 seconds; nothing when quiet."""
+
+    def __init__(self, title: str, unit: str, total: int, done: int = 0, quiet: bool = False) -> None:
+        self._title, self._unit, self._total, self._done, self._first = title, unit, total, done, done
+        self._began = self._said = time.monotonic()
+        self._quiet, self._extra = quiet, ""
+        self._bar: Bar | None = None
+        if not quiet and stderr.is_terminal:
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn(f"{unit}s"),
+                TextColumn("{task.fields[extra]}"),
+                TimeRemainingColumn(),
+                console=stderr,
+            )
+            self._task = self._bar.add_task(title, total=total, completed=done, extra="")
+
+    def __enter__(self) -> "Progress":
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def advance(self, count: int, extra: str = "") -> None:
+        self._done += count
+        self._extra = extra or self._extra
+        if self._bar:
+            self._bar.update(self._task, completed=self._done, extra=self._extra)
+        elif not self._quiet and time.monotonic() - self._said >= LINE_EVERY:
+            self._said = time.monotonic()
+            stderr.print(self._line(), markup=False)
+
+    def _line(self) -> str:
+        rate = (self._done - self._first) / max(time.monotonic() - self._began, 1e-9)
+        left = human_time((self._total - self._done) / rate) if rate else "unknown"
+        share = self._done / max(self._total, 1)
+        extra = f", {self._extra}" if self._extra else ""
+        return (
+            f"{self._title}: {self._done:,} of {self._total:,} {self._unit}s ({share:.0%}), "
+            f"{rate:,.1f} {self._unit}s/s{extra}, {left} left"
+        )

@@ -1,0 +1,14 @@
+"""Gymnasium environments of memup. Importing this module registers them:
+
+>>> import gymnasium, memup_cli.envs
+>>> gymnasium.make("memup/TMaze-v0", length=100)
+>>> gymnasium.make_vec("memup/TMaze-v0", num_envs=64, length=100)
+"""
+
+import gymnasium
+
+gymnasium.register(
+    "memup/TMaze-v0",
+    entry_point="memup_cli.tasks.tmaze_env:TMazeEnv",
+    vector_entry_point="memup_cli.tasks.tmaze_env:TMazeVectorEnv",
+)

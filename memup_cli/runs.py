@@ -1,0 +1,124 @@
+"""Finding runs, opening their manifests, and recording what a stage did."""
+
+import os
+import platform
+import shlex
+import socket
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from stores.errors import DamagedData, Incomplete, StoreError
+from stores.lease import job_id
+from stores.manifest import Manifest
+from stores.reader import Shard
+
+from .errors import StageMissing, UsageProblem
+
+HOME = Path("runs")
+SPLITS = ("train", "test")
+STAGES = ("collect", "score", "train-memory", "train-agent", "train-baseline", "evaluate")
+_PACKAGES = ("memup", "numpy", "zarr", "numcodecs", "gymnasium", "torch")
+
+
+def find_run(run: Path | None) -> Path:
+    """The run a later stage means: the one named, or the only one below runs/."""
+    if run is not None:
+        if not Manifest.exists(run):
+            raise StageMissing(f"{run} is not a run: it has no manifest.json. Start with `memup collect`.")
+        return run
+    found = sorted(p.parent for p in HOME.glob("*/manifest.json"))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise StageMissing("there is no run below runs/. Start with `memup collect`, or name one with --run.")
+    raise UsageProblem(f"there are several runs; name one with --run: {', '.join(map(str, found))}")
+
+
+def attempt() -> dict[str, Any]:
+    """Where and with what a stage is run, for its manifest entry."""
+    return {
+        "host": socket.gethostname(),
+        "job": job_id(),
+        "pid": os.getpid(),
+        "command": shlex.join(["memup", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+    }
+
+
+def now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def shard_path(run: Path, split: str, shard: int) -> Path:
+    return run / "trajectories" / split / f"{shard:04d}.zarr"
+
+
+def shard_ranges(episodes: int, shards: int) -> list[tuple[int, int]]:
+    """Episodes [first, stop) of each shard: contiguous, as equal as can be."""
+    edges = [episodes * i // shards for i in range(shards + 1)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+    """Episodes on disk, and what each unfinished shard lacks. The shards themselves are the truth."""
+    done, missing = 0, []
+    for split, episodes in (("train", config["episodes"]), ("test", config["test_episodes"])):
+        for shard, (first, stop) in enumerate(shard_ranges(episodes, config["shards"])):
+            path = shard_path(run, split, shard)
+            entry = {"path": str(path.relative_to(run)), "shard": f"{shard}/{config['shards']}", "split": split}
+            have, problem = 0, "not collected"
+            if (path / "zarr.json").exists():
+                try:
+                    opened = Shard(path)
+                    if opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
+                        have = opened.state.available(opened.layout)
+                        problem = "unfinished" if have < stop - first else ""
+                    else:
+                        problem = "from another configuration"
+                except DamagedData as error:
+                    problem = f"damaged: {error}"
+            done += have
+            if have < stop - first or problem.startswith("damaged"):
+                missing.append({**entry, "done": have, "total": stop - first, "problem": problem})
+    return done, missing
+
+
+def split_digest(run: Path, split: str, shards: int) -> str:
+    """Digest of a split's episodes, whatever shards they lie in: sha256 over their lengths, seeds and checksums."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for shard in range(shards):
+        opened = Shard(shard_path(run, split, shard))
+        if opened.state.available(opened.layout) < opened.identity.episodes:
+            raise Incomplete(f"{opened.path} is not complete")
+        for group in opened.available_groups():
+            digest.update(opened.rows(group)[:, 1:].tobytes())
+    return digest.hexdigest()
+
+
+def refresh_collect(manifest: Manifest) -> dict[str, Any]:
+    """The collect entry as the shards are now; parallel shards finish in any order, so it is derived, not kept."""
+    entry = dict(manifest.stages.get("collect") or {})
+    if not entry:
+        return {}
+    done, missing = collect_progress(manifest.run, entry["config"])
+    entry["progress"] = {"done": done, "total": entry["config"]["episodes"] + entry["config"]["test_episodes"]}
+    entry["missing"] = missing
+    if missing:
+        entry["status"] = "interrupted" if entry["status"] == "complete" else entry["status"]
+        entry["outputs"] = {}
+    elif entry["status"] != "complete" or not entry.get("outputs"):
+        entry["status"] = "complete"
+        entry["outputs"] = {}
+        for split in ("train", "test"):
+            try:
+                digest = split_digest(manifest.run, split, entry["config"]["shards"])
+            except StoreError as error:
+                entry.update(status="failed", problem=str(error))
+                break
+            entry["outputs"][split] = {"path": f"trajectories/{split}", "digest": digest}
+    return entry

@@ -1,0 +1,144 @@
+"""Any Gymnasium environment with Box or Discrete observations and actions, played at random."""
+
+import importlib
+import math
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field as Option
+
+from stores.layout import Episode, Field
+
+from ..errors import BadInput, MemupError, UsageProblem
+from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
+
+DEFAULT_MAX_STEPS = 10_000
+PROBES = 4  # episodes played to learn how long they are
+
+
+class GymOptions(TaskOptions):
+    env_id: str = Option(description="Gymnasium id, e.g. CartPole-v1.", min_length=1)
+    import_: str | None = Option(
+        None, alias="import", description="Module to import first, for environments registered elsewhere."
+    )
+    max_steps: int | None = Option(
+        None, ge=1, description="Cut episodes after this many steps (default: the environment's limit, or 10000)."
+    )
+    gamma: float = Option(0.99, ge=0, le=1, description="Default discount of the returns to be predicted.")
+
+
+class GymTask:
+    Options = GymOptions
+    summary: ClassVar[str] = "Any Gymnasium environment (--env-id), played at random."
+    vectorised: ClassVar[bool] = False
+
+    def __init__(self, options: GymOptions) -> None:
+        self.options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}  # a live environment stays in its process
+
+    @cached_property
+    def _env(self) -> Any:
+        import gymnasium
+
+        if self.options.import_:
+            try:
+                importlib.import_module(self.options.import_)
+            except Exception as error:  # the module is the user's: it may raise anything
+                raise UsageProblem(f"--import {self.options.import_} failed: {error!r}") from error
+        try:
+            env = gymnasium.make(self.options.env_id, disable_env_checker=True)
+        except Exception as error:  # unknown id, missing extra package, the environment's own errors
+            raise UsageProblem(
+                f"Gymnasium cannot make {self.options.env_id!r}: {error}. Check --env-id, use --import MODULE for an "
+                "environment registered elsewhere, or install the package it needs."
+            ) from error
+        return env
+
+    @cached_property
+    def _fields(self) -> tuple[Field, Field, Field]:
+        return (
+            _field("observation", self._env.observation_space, self.options.env_id),
+            _field("action", self._env.action_space, self.options.env_id),
+            Field("reward", "float32"),
+        )
+
+    @property
+    def spec(self) -> TaskSpec:
+        from gymnasium.spaces import Discrete
+
+        spaces = {"observation": self._env.observation_space, "action": self._env.action_space}
+        return TaskSpec(
+            fields=self._fields,
+            memory_input=("observation", PREVIOUS_ACTION),
+            query=("observation", "action"),
+            target="reward",
+            target_kind="return",
+            classes={name: int(s.n) for name, s in spaces.items() if isinstance(s, Discrete)},
+            gamma=self.options.gamma,
+        )
+
+    @property
+    def run_name(self) -> str:
+        return "gym-" + self.options.env_id.replace("/", "-").replace(":", "-")
+
+    @property
+    def default_episodes(self) -> tuple[int, int]:
+        return 1000, 100
+
+    @property
+    def max_length(self) -> None:
+        return None
+
+    def typical_length(self, seed: int) -> int:
+        probes = np.random.SeedSequence((seed, 3)).generate_state(PROBES)
+        return math.ceil(np.mean([len(self.episode(int(s)).arrays["reward"]) for s in probes]))
+
+    @property
+    def _limit(self) -> int:
+        own = self._env.spec.max_episode_steps if self._env.spec else None
+        return self.options.max_steps or own or DEFAULT_MAX_STEPS
+
+    def episode(self, seed: int) -> Episode:
+        try:
+            return self._play(seed)
+        except MemupError:
+            raise
+        except Exception as error:  # whatever the user's environment raises is about that environment
+            raise BadInput(f"{self.options.env_id} failed in the episode of seed {seed}: {error!r}") from error
+
+    def _play(self, seed: int) -> Episode:
+        fields = self._fields
+        actions = self._env.action_space
+        actions.seed(seed % 2**32)
+        observation, _ = self._env.reset(seed=seed)
+        columns: tuple[list[Any], list[Any], list[float]] = ([], [], [])
+        offsets = [getattr(s, "start", 0) for s in (self._env.observation_space, actions)]
+        terminated = truncated = False
+        while not (terminated or truncated or len(columns[2]) >= self._limit):
+            action = actions.sample()
+            columns[0].append(observation - offsets[0])
+            columns[1].append(action - offsets[1])
+            observation, reward, terminated, truncated, _ = self._env.step(action)
+            columns[2].append(float(reward))
+        arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
+        for name in ("observation", "reward"):
+            if not np.isfinite(arrays[name]).all():
+                raise BadInput(f"{self.options.env_id} gave a {name} that is not finite (episode of seed {seed})")
+        return Episode(arrays, seed, bool(terminated))
+
+
+def _field(name: str, space: Any, env_id: str) -> Field:
+    from gymnasium.spaces import Box, Discrete
+
+    if isinstance(space, Discrete):
+        kind = next(k for k in ("uint8", "uint16", "uint32", "int64") if space.n <= 2 ** (8 * np.dtype(k).itemsize))
+        return Field(name, kind)
+    if isinstance(space, Box):
+        return Field(name, np.dtype(space.dtype).name, tuple(space.shape))
+    raise UsageProblem(
+        f"{env_id} has {name}s of the kind {type(space).__name__}; memup stores Box and Discrete ones. Flatten them "
+        "with a Gymnasium wrapper and register the wrapped environment (--import)."
+    )

@@ -1,0 +1,78 @@
+"""What a task tells the rest of memup about its episodes."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from stores.layout import Episode, Field
+
+PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
+
+
+@dataclass(frozen=True)
+class StepRule:
+    """Steps at which a field (or one column of it) equals a value, or differs from it."""
+
+    field: str
+    value: float
+    column: int | None = None
+    equal: bool = True
+
+    def __call__(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
+        values = arrays[self.field] if self.column is None else arrays[self.field][..., self.column]
+        return (values == self.value) == self.equal
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Which fields are the memory's input x_t, the predictor's query and the target y_k."""
+
+    fields: tuple[Field, ...]
+    memory_input: tuple[str, ...]
+    query: tuple[str, ...]
+    target: str
+    target_kind: Literal["classes", "scalar", "return"]  # return: discounted sum of the target field from k on
+    classes: dict[str, int] = field(default_factory=dict)  # fields that hold class numbers, and how many there are
+    gamma: float = 0.0  # default discount of a return
+    evaluate: StepRule | None = None  # the steps that matter; None: every step
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class TaskOptions(BaseModel):
+    """Base of a task's options; the fields' descriptions are the help text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Task(Protocol):
+    """A source of episodes. Episode number i of a split is a pure function of its seed."""
+
+    Options: ClassVar[type[TaskOptions]]
+    summary: ClassVar[str]  # one line for the help
+    vectorised: ClassVar[bool]  # whole episodes at once (threads suffice), or stepped (worker processes)
+
+    def __init__(self, options: Any) -> None: ...
+
+    @property
+    def spec(self) -> TaskSpec: ...
+
+    @property
+    def run_name(self) -> str:
+        """Name of the default run folder."""
+
+    @property
+    def default_episodes(self) -> tuple[int, int]:
+        """Train and test episodes when the user does not say."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest an episode can be; None if only collecting can tell."""
+
+    def typical_length(self, seed: int) -> int:
+        """About how long episodes are; a pure function of the seed."""
+
+    def episode(self, seed: int) -> Episode: ...

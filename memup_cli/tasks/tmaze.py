@@ -1,0 +1,133 @@
+"""T-Maze: a hint at the first step tells which way to turn at the junction, thousands of steps later.
+
+Observation = [hint (+1 or -1 at step 0, else 0), decision point (1 at the junction, else 0), noise (+1 or -1)].
+The agent walks on whatever it does; its action at the junction pays +4 if it is the one hinted at, else -3.
+With D distractors, D more decision points lie at random places at least 50 steps after the hint, each with its own
+obs[1] value (2 ... D+1); they pay +4 or -3 at random. The junction (obs[1] = 1) is then one of D+1 random places.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field as Option
+from pydantic import model_validator
+
+from stores.layout import Episode, Field
+
+from .spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
+
+RIGHT, WRONG = 4.0, -3.0
+LENGTH_SPREAD = 10  # LNR: length + 0..9
+DISTRACTOR_GAP = 50  # steps between the hint and the first decision point
+MAX_DISTRACTORS = 125  # obs[1] is stored as int8
+
+
+class TMazeOptions(TaskOptions):
+    length: int = Option(
+        1000, ge=1, le=100_000_000, description="Steps from the hint to the junction (at least)."
+    )
+    mode: Literal["LN", "LNR"] = Option(
+        "LNR", description="LN: exactly that length. LNR: 0 to 9 steps more, drawn per episode."
+    )
+    distractors: int = Option(
+        0, ge=0, le=MAX_DISTRACTORS, description="Decision points that pay at random (the Noisy-TV test)."
+    )
+
+    @model_validator(mode="after")
+    def _room_for_distractors(self) -> "TMazeOptions":
+        if self.distractors and self.length < DISTRACTOR_GAP + self.distractors:
+            raise ValueError(
+                f"length {self.length} has no room for {self.distractors} distractors at least {DISTRACTOR_GAP} "
+                f"steps after the hint; use a length of {DISTRACTOR_GAP + self.distractors} or more"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class Maze:
+    """Everything random about one episode, drawn at its start."""
+
+    hint: int  # +1 or -1
+    length: int  # the episode has length + 1 steps
+    noise: np.ndarray  # packed bits, one a step
+    places: np.ndarray  # (D+1,) steps of the decision points; the junction first
+    payoffs: np.ndarray  # (D+1,) what each pays; the junction's entry is unused
+
+
+def draw_maze(rng: np.random.Generator, options: TMazeOptions) -> Maze:
+    hint = 1 if rng.integers(2) else -1
+    length = options.length + (int(rng.integers(LENGTH_SPREAD)) if options.mode == "LNR" else 0)
+    noise = np.frombuffer(rng.bytes(length // 8 + 1), np.uint8)
+    if not options.distractors:
+        return Maze(hint, length, noise, np.array([length]), np.zeros(1, np.float32))
+    count = options.distractors + 1
+    places = DISTRACTOR_GAP + rng.choice(length - DISTRACTOR_GAP + 1, count, replace=False)
+    payoffs = np.where(rng.integers(2, size=count), RIGHT, WRONG).astype(np.float32)
+    return Maze(hint, length, noise, places, payoffs)
+
+
+def right_action(hint: int) -> int:
+    return 1 if hint > 0 else 0
+
+
+class TMaze:
+    """The T-Maze task; episodes of the random policy, each made in one piece."""
+
+    Options = TMazeOptions
+    summary: ClassVar[str] = "T-Maze with noise: a hint at the start, a junction at the end."
+    vectorised: ClassVar[bool] = True
+
+    def __init__(self, options: TMazeOptions) -> None:
+        self.options = options
+
+    @property
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            fields=(Field("observation", "int8", (3,)), Field("action", "uint8"), Field("reward", "float32")),
+            memory_input=("observation", PREVIOUS_ACTION),
+            query=("observation", "action"),
+            target="reward",
+            target_kind="return",
+            classes={"action": 2},
+            gamma=0.0,
+            evaluate=StepRule("observation", 1, column=1),
+        )
+
+    @property
+    def run_name(self) -> str:
+        mode = "-ln" if self.options.mode == "LN" else ""
+        distractors = f"-d{self.options.distractors}" if self.options.distractors else ""
+        return f"tmaze{mode}-{self.options.length}{distractors}"
+
+    @property
+    def default_episodes(self) -> tuple[int, int]:
+        return 1000, 100
+
+    @property
+    def max_length(self) -> int:
+        return self.options.length + (LENGTH_SPREAD if self.options.mode == "LNR" else 1)
+
+    def typical_length(self, seed: int) -> int:
+        return self.max_length
+
+    def episode(self, seed: int) -> Episode:
+        """What stepping the environment from this seed gives, with random_actions() as the policy."""
+        maze = draw_maze(np.random.Generator(np.random.PCG64(seed)), self.options)
+        steps = maze.length + 1
+        action = random_actions(seed, steps)
+        observation = np.zeros((steps, 3), np.int8)
+        observation[0, 0] = maze.hint
+        observation[maze.places, 1] = np.arange(1, len(maze.places) + 1)
+        observation[:, 2] = np.unpackbits(maze.noise, count=steps).view(np.int8) * 2 - 1
+        reward = np.zeros(steps, np.float32)
+        reward[maze.places] = maze.payoffs
+        junction = maze.places[0]
+        reward[junction] = RIGHT if action[junction] == right_action(maze.hint) else WRONG
+        return Episode({"observation": observation, "action": action, "reward": reward}, seed)
+
+
+def random_actions(seed: int, steps: int) -> np.ndarray:
+    """The random policy's actions for an episode: a stream of its own, apart from the maze's."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
+    return np.unpackbits(np.frombuffer(rng.bytes(-(-steps // 8)), np.uint8), count=steps)

@@ -1,0 +1,137 @@
+"""T-Maze as a Gymnasium environment, single and vectorised. `memup collect tmaze` writes what stepping these gives."""
+
+from typing import Any, ClassVar, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from .tmaze import RIGHT, WRONG, Maze, TMazeOptions, draw_maze, right_action
+
+
+def _spaces(options: TMazeOptions) -> tuple[Box, Discrete]:
+    high = np.array([1, options.distractors + 1, 1], np.float32)
+    return Box(np.array([-1, 0, -1], np.float32), high, dtype=np.float32), Discrete(2)
+
+
+class TMazeEnv(gymnasium.Env[np.ndarray, int]):
+    """One maze. Actions: 0 left, 1 right; they matter at the junction only. The hint +1 asks for right."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(
+        self, length: int = 1000, mode: Literal["LN", "LNR"] = "LNR", distractors: int = 0, render_mode: None = None
+    ) -> None:
+        self.options = TMazeOptions(length=length, mode=mode, distractors=distractors)
+        self.observation_space, self.action_space = _spaces(self.options)
+        self.render_mode = render_mode
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._maze = draw_maze(self.np_random, self.options)
+        self._events = {int(step): i for i, step in enumerate(self._maze.places)}
+        self._step = 0
+        return self._observe(), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        event = self._events.get(self._step)
+        reward = 0.0
+        if event == 0:
+            reward = RIGHT if int(action) == right_action(self._maze.hint) else WRONG
+        elif event is not None:
+            reward = float(self._maze.payoffs[event])
+        self._step += 1
+        if self._step > self._maze.length:  # the walk is over: show the last place again
+            self._step = self._maze.length
+            return self._observe(), reward, True, False, {}
+        return self._observe(), reward, False, False, {}
+
+    def _observe(self) -> np.ndarray:
+        bit = (self._maze.noise[self._step >> 3] >> (7 - (self._step & 7))) & 1
+        hint = self._maze.hint if self._step == 0 else 0
+        return np.array([hint, self._events.get(self._step, -1) + 1, 2 * int(bit) - 1], np.float32)
+
+
+class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many mazes stepped in one go; sub-environment i behaves as TMazeEnv seeded with seed + i."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        length: int = 1000,
+        mode: Literal["LN", "LNR"] = "LNR",
+        distractors: int = 0,
+        autoreset_mode: AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: None = None,
+    ) -> None:
+        self.options = TMazeOptions(length=length, mode=mode, distractors=distractors)
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
+        self.single_observation_space, self.single_action_space = _spaces(self.options)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        points = distractors + 1
+        self._noise = np.zeros((num_envs, (length + 9) // 8 + 1), np.uint8)  # packed bits
+        self._hint = np.zeros(num_envs, np.float32)
+        self._length = np.zeros(num_envs, np.int64)
+        self._places = np.zeros((num_envs, points), np.int64)
+        self._payoffs = np.zeros((num_envs, points), np.float32)
+        self._step = np.zeros(num_envs, np.int64)
+        self._over = np.zeros(num_envs, bool)
+        self._rows = np.arange(num_envs)
+        self._rngs = [np.random.default_rng() for _ in range(num_envs)]
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        seeds = [seed + i for i in self._rows] if isinstance(seed, int) else seed or [None] * self.num_envs
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        for i in np.flatnonzero(mask):
+            if seeds[i] is not None:
+                self._rngs[i] = np.random.Generator(np.random.PCG64(int(seeds[i])))
+        self._draw(np.flatnonzero(mask))
+        return self._observe(), {}
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        fresh = self._over.copy() if self.autoreset_mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
+        if fresh.any():
+            self._draw(np.flatnonzero(fresh))
+        here = self._places == self._step[:, None]  # (N, D+1)
+        right = np.where(np.asarray(actions) == (self._hint > 0), RIGHT, WRONG)
+        rewards = np.where(here[:, 0], right, (here * self._payoffs)[:, 1:].sum(1))
+        rewards[fresh] = 0.0
+        self._step += ~fresh
+        done = self._step > self._length
+        self._step[done] = self._length[done]
+        self._over = done
+        info: dict[str, Any] = {}
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and done.any():
+            final = self._observe()
+            info = {"final_obs": final, "_final_obs": done.copy()}
+            self._draw(np.flatnonzero(done))
+        return self._observe(), rewards, done, np.zeros_like(done), info
+
+    def _draw(self, which: np.ndarray) -> None:
+        for i in which:
+            maze: Maze = draw_maze(self._rngs[i], self.options)
+            self._hint[i], self._length[i] = maze.hint, maze.length
+            self._noise[i, : len(maze.noise)] = maze.noise
+            self._places[i], self._payoffs[i] = maze.places, maze.payoffs
+        self._step[which] = 0
+        self._over[which] = False
+
+    def _observe(self) -> np.ndarray:
+        bits = (self._noise[self._rows, self._step >> 3] >> (7 - (self._step & 7)).astype(np.uint8)) & 1
+        here = self._places == self._step[:, None]
+        observation = np.empty((self.num_envs, 3), np.float32)
+        observation[:, 0] = np.where(self._step == 0, self._hint, 0)
+        observation[:, 1] = (here * np.arange(1, here.shape[1] + 1)).sum(1)
+        observation[:, 2] = 2.0 * bits - 1
+        return observation

@@ -1,0 +1,1 @@
+"""What the stages do: collecting episodes now, scoring and training next."""

@@ -1,0 +1,221 @@
+"""The collect stage: one attempt completes its part of every split and records it in the manifest."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stores.errors import StoreError
+from stores.files import remove_tree
+from stores.layout import Identity, plan
+from stores.manifest import Manifest
+from stores.writer import ShardWriter
+
+from .. import console
+from ..configs import changed
+from ..errors import UsageProblem
+from ..interrupts import StopFlag
+from ..runs import SPLITS, attempt, now, refresh_collect, shard_path, shard_ranges
+from ..tasks.spec import Task
+from .generation import collect_shard, open_executor
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A fully resolved collect command."""
+
+    task_name: str
+    task: Task
+    task_options: dict[str, Any]
+    run: Path
+    config: dict[str, Any]  # episodes, test_episodes, seed, shards: what the data depend on
+    part: int
+    workers: int
+    commit_every: float
+    restart: bool
+    quiet: bool
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"name": self.task_name, "options": self.task_options, "spec": self.task.spec.to_json()}
+
+
+def collect(collection: Collection) -> dict[str, Any]:
+    """Complete this part; returns the summary to print. Raises Stopped after a signal, all work committed."""
+    began = time.monotonic()
+    manifest = _open(collection)
+    if not collection.restart and _part_is_complete(manifest, collection):
+        manifest.stages["collect"] = refresh_collect(manifest)
+        return _summary(manifest, "up to date", 0, began)
+    layout = plan(
+        collection.task.spec.fields,
+        maximum=collection.task.max_length,
+        typical=collection.task.typical_length(collection.config["seed"]),
+        episodes=-(-max(_episodes(collection).values()) // collection.config["shards"]),
+        stepped=not collection.task.vectorised,
+    )
+    if collection.restart:
+        _discard(collection)
+    _record(manifest, collection, "running", {"started": now(), "attempt": attempt()})
+    steps = 0
+    stop = StopFlag()
+    try:
+        with stop, open_executor(collection.task, collection.workers, stop) as executor:
+            for split, episodes in _episodes(collection).items():
+                first, last = shard_ranges(episodes, collection.config["shards"])[collection.part]
+                identity = Identity(
+                    task=collection.task_name,
+                    options=collection.task_options,
+                    seed=collection.config["seed"],
+                    split=split,
+                    shard=collection.part,
+                    shards=collection.config["shards"],
+                    first=first,
+                    episodes=last - first,
+                    layout=layout,
+                )
+                if not stop:
+                    steps += _collect_split(collection, identity, executor, stop)
+    except BaseException as error:
+        _record_failure(manifest, collection, error)
+        raise
+    _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
+    if stop:
+        done = manifest.stages["collect"]["progress"]
+        where = f"{done['done']:,} of {done['total']:,} episodes are saved"
+        raise stop.error(where, f"memup collect --run {collection.run}{_shard_flag(collection)}")
+    return _summary(manifest, "collected", steps, began)
+
+
+def _shard_flag(collection: Collection) -> str:
+    shards = collection.config["shards"]
+    return f" --shard {collection.part}/{shards}" if shards > 1 else ""
+
+
+def _episodes(collection: Collection) -> dict[str, int]:
+    return dict(zip(SPLITS, (collection.config["episodes"], collection.config["test_episodes"]), strict=True))
+
+
+def _collect_split(collection: Collection, identity: Identity, executor: Any, stop: StopFlag) -> int:
+    path = shard_path(collection.run, identity.split, identity.shard)
+    steps_done, began = 0, time.monotonic()
+
+    def started(writer: ShardWriter) -> None:
+        if writer.earlier:
+            console.note(f"{identity.split}: taking over from {writer.earlier.describe()}", collection.quiet)
+        if writer.committed:
+            resuming = f"{identity.split}: resuming at {writer.committed:,} of {identity.episodes:,} episodes"
+            console.note(resuming, collection.quiet)
+            bar.advance(writer.committed)
+
+    def progress(episodes: int, steps: int) -> None:
+        nonlocal steps_done
+        steps_done += steps
+        rate = steps_done / max(time.monotonic() - began, 1e-9)
+        bar.advance(episodes, f"{rate / 1e6:.2f}M steps/s" if rate > 1e5 else f"{rate:,.0f} steps/s")
+
+    with console.Progress(identity.split, "episode", identity.episodes, quiet=collection.quiet) as bar:
+        return collect_shard(
+            path,
+            identity,
+            collection.task,
+            executor,
+            window=2 * collection.workers,
+            commit_every=collection.commit_every,
+            stop=stop,
+            progress=progress,
+            started=started,
+        )
+
+
+def _open(collection: Collection) -> Manifest:
+    """The run's manifest; refuses a run that was collected with other options, unless told to restart."""
+    run = collection.run
+    if not Manifest.exists(run):
+        if run.is_dir() and any(run.iterdir()) and not (run / "trajectories").is_dir():
+            raise UsageProblem(f"{run} is not empty and not a run; choose a new folder with --run")
+        return Manifest.new(run, collection.described)
+    if collection.restart:
+        try:
+            manifest = Manifest.load(run)
+        except StoreError:
+            manifest = Manifest.new(run, collection.described)
+        recorded = manifest.stages.get("collect", {}).get("config")
+        if recorded != collection.config or manifest.task != collection.described:
+            manifest.data.update(task=collection.described, stages={})
+        return manifest
+    manifest = Manifest.load(run)
+    recorded = manifest.stages.get("collect", {}).get("config", {})
+    differences = changed(
+        {"task": manifest.task["name"], **manifest.task["options"], **recorded},
+        {"task": collection.task_name, **collection.task_options, **collection.config},
+    )
+    if differences and recorded:
+        raise UsageProblem(
+            f"{run} was collected with other options: {'; '.join(differences)}. Use --restart to discard it and "
+            "collect again, or another --run."
+        )
+    return manifest
+
+
+def _part_is_complete(manifest: Manifest, collection: Collection) -> bool:
+    entry = refresh_collect(manifest)
+    mine = f"{collection.part}/{collection.config['shards']}"
+    return bool(entry) and not any(shard["shard"] == mine for shard in entry["missing"])
+
+
+def _discard(collection: Collection) -> None:
+    """--restart: this part's shards go, and those that no part will write again."""
+    for split in SPLITS:
+        for path in sorted((collection.run / "trajectories" / split).glob("*.zarr")):
+            number = int(path.stem) if path.stem.isdecimal() else -1
+            if number == collection.part or number >= collection.config["shards"]:
+                remove_tree(path)
+
+
+def _record(manifest: Manifest, collection: Collection, status: str, more: dict[str, Any]) -> None:
+    """Write the collect entry as the shards are now.
+
+    Parts of a job array do this at the same time. Each derives the entry from the shards on disk, and looks again
+    after writing, so whoever writes last leaves the truth.
+    """
+    for _ in range(10):
+        if Manifest.exists(collection.run):
+            current = Manifest.load(collection.run) if status != "running" else manifest
+            manifest.data["generation"] = max(manifest.data["generation"], current.data["generation"])
+        earlier = manifest.stages.get("collect", {})
+        entry = {**earlier, "config": collection.config, "status": status, **more}
+        manifest.stages["collect"] = entry
+        manifest.stages["collect"] = entry = refresh_collect(manifest)
+        manifest.save()
+        if status == "running" or refresh_collect(manifest) == entry:
+            return
+
+
+def _record_failure(manifest: Manifest, collection: Collection, error: BaseException) -> None:
+    """Say in the manifest what happened, if the disk still lets us; the error itself goes on to the user."""
+    try:
+        _record(manifest, collection, "failed", {"finished": now(), "problem": str(error)})
+    except (StoreError, OSError):
+        console.note("the failure could not be recorded in the manifest", collection.quiet)
+
+
+def _summary(manifest: Manifest, outcome: str, steps: int, began: float) -> dict[str, Any]:
+    entry = manifest.stages["collect"]
+    stored = sum(
+        os.stat(os.path.join(folder, name)).st_size
+        for folder, _, names in os.walk(manifest.run / "trajectories")
+        for name in names
+    )
+    return {
+        "run": str(manifest.run),
+        "outcome": outcome,
+        "status": entry["status"],
+        **entry["progress"],
+        "missing": entry["missing"],
+        "outputs": entry["outputs"],
+        "steps": steps,
+        "seconds": time.monotonic() - began,
+        "bytes": stored,
+    }

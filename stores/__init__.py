@@ -1,0 +1,13 @@
+"""The trajectory store: ragged episodes in ordinary Zarr v3 groups, committed so that nothing is ever lost.
+
+layout      what lies where in a shard, and how a commit group is planned
+codec       one chunk to bytes and back
+files       durable writes, safe paths
+writer      appends commit groups to one shard
+reader      reads shards, directly where they are local and as we wrote them
+slab        keeps the episodes that training walks through in RAM, never the whole set
+manifest    the file that links the stages of a run
+integrity   checks every chunk and row; quarantines what is damaged
+
+Nothing here imports torch or memup_cli.
+"""

@@ -1,0 +1,197 @@
+"""Durable writes and safe paths: the only module that creates, renames or deletes files."""
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from .errors import DamagedData, StoreIO, UnsafePath
+
+PARTIAL = ".partial"
+MAX_OPEN = 192  # files at a time, well below the usual limit of 1024 descriptors
+
+_ADVICE = {
+    errno.ENOSPC: "free some space and run the same command again; all that was committed is kept",
+    errno.EDQUOT: "your quota is used up; free some space and run the same command again",
+    errno.EROFS: "the file system is read-only; choose another folder with --run",
+    errno.EACCES: "the folder is not writable for you; choose another one with --run",
+    errno.EPERM: "the folder is not writable for you; choose another one with --run",
+}
+
+
+@contextlib.contextmanager
+def io_errors(path: Path, need: int = 0) -> Iterator[None]:
+    """Turn the operating system's errors into one paragraph with the path and what to do."""
+    try:
+        yield
+    except OSError as error:
+        amount = f" ({need:,} bytes needed)" if need else ""
+        advice = _ADVICE.get(error.errno or 0, "check the file system, then run the same command again")
+        raise StoreIO(f"cannot write {path}{amount}: {error.strerror or error}; {advice}") from error
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename, also where the server did it but answered that it failed (seen on NFS after a retry)."""
+    expected = os.stat(source)
+    try:
+        os.replace(source, target)
+    except FileNotFoundError:
+        found = os.stat(target)
+        if (found.st_ino, found.st_size) != (expected.st_ino, expected.st_size):
+            raise
+
+
+class PendingFiles:
+    """Files written under a temporary name, made durable and renamed together.
+
+    One batch costs about as much as one file: the first fsync carries the journal of all.
+    """
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, Path]] = []
+
+    def write(self, path: Path, data: bytes) -> None:
+        if len(self._open) >= MAX_OPEN:
+            self.publish()
+        with io_errors(path, len(data)):
+            temporary = path.with_name(path.name + PARTIAL)
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+            self._open.append((fd, path))
+            write_all(fd, data)
+
+    def publish(self) -> None:
+        """Sync every file, give it its final name, then sync the folders."""
+        folders: dict[Path, None] = {}
+        while self._open:
+            fd, path = self._open[0]
+            with io_errors(path):
+                try:
+                    os.fsync(fd)
+                finally:
+                    self._open.pop(0)
+                    os.close(fd)
+                rename(path.with_name(path.name + PARTIAL), path)
+            folders[path.parent] = None
+        for folder in folders:
+            with io_errors(folder):
+                sync_folder(folder)
+
+    def discard(self) -> None:
+        while self._open:
+            fd, path = self._open.pop()
+            with contextlib.suppress(OSError):
+                os.close(fd)
+            with contextlib.suppress(OSError):
+                path.with_name(path.name + PARTIAL).unlink()
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace the file at path by data: after a crash it holds either the old bytes or the new ones."""
+    pending = PendingFiles()
+    try:
+        pending.write(path, data)
+        pending.publish()
+    except BaseException:
+        pending.discard()
+        raise
+
+
+def make_folder(path: Path) -> None:
+    with io_errors(path):
+        missing = []
+        folder = path
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        path.mkdir(parents=True, exist_ok=True)
+        for made in reversed(missing):
+            sync_folder(made.parent)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a folder; it is renamed first so that a half-deleted one never looks like a whole one."""
+    if path.is_symlink():
+        raise UnsafePath(f"{path} is a symbolic link; refusing to delete through it")
+    if not path.exists():
+        return
+    with io_errors(path):
+        doomed = path.with_name(path.name + ".deleting")
+        if doomed.exists():
+            shutil.rmtree(doomed)
+        os.rename(path, doomed)
+        shutil.rmtree(doomed)
+        sync_folder(path.parent)
+
+
+def inside(root: Path, relative: str, field: str) -> Path:
+    """The path of a relative name below root; absolute names, '..' and symbolic links are refused."""
+    pure = PurePosixPath(relative)
+    if pure.is_absolute() or ".." in pure.parts or "\\" in relative or "\0" in relative or not pure.parts:
+        raise UnsafePath(
+            f"{field} names {relative!r}, which is not a plain relative path below {root}; "
+            "nothing was read or written. The file was changed by hand or comes from somebody you should ask."
+        )
+    path = root
+    for part in pure.parts:
+        path = path / part
+        refuse_link(path)
+    return path
+
+
+def refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise UnsafePath(
+            f"{path} is a symbolic link; links inside a run are refused because they can lead out of it. "
+            "Replace it by the real file or folder."
+        )
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of a regular file; FileNotFoundError passes through, links are refused."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            refuse_link(path)
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+    with open(fd, "rb", buffering=0) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(read_file(path))
+    except FileNotFoundError:
+        raise DamagedData(f"{path} is missing") from None
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise DamagedData(f"{path} is not valid JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise DamagedData(f"{path} holds no JSON object")
+    return data
+
+
+def to_json(data: object) -> bytes:
+    return (json.dumps(data, indent=2, allow_nan=False) + "\n").encode()

@@ -1,0 +1,171 @@
+"""Checks every chunk and row of a run's shards, and sets damaged commit groups aside."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import lease as leases
+from .codec import Array
+from .errors import DamagedData, StoreError, UnsafePath
+from .files import io_errors, make_folder, sync_folder, to_json, write_durably
+from .layout import LENGTH, START, rows_metadata
+from .reader import Shard
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One damaged place, and the commit group (None: the whole shard) that falls with it."""
+
+    shard: Path
+    group: int | None
+    array: str
+    chunk: int | None
+    episodes: tuple[int, int]  # [first, stop) in the split
+    problem: str
+
+
+@dataclass
+class Check:
+    chunks: int = 0
+    episodes: int = 0
+    bytes: int = 0
+
+
+def check_shard(path: Path, count: Check, progress: Callable[[int], None]) -> list[Damage]:
+    """Read everything that is committed in a shard; progress is told the episodes of each group."""
+    try:
+        _refuse_links(path)
+        shard = Shard(path)
+        _ = shard.chunks
+    except UnsafePath:
+        raise
+    except StoreError as error:
+        return [Damage(path, None, "", None, (0, 0), str(error))]
+    found: list[Damage] = []
+    for group in shard.available_groups():
+        first, stop = shard.layout.group_bounds(group, shard.state.committed)
+        span = (shard.identity.first + first, shard.identity.first + stop)
+        found += _check_group(shard, group, span, count)
+        progress(stop - first)
+    return found
+
+
+def _check_group(shard: Shard, group: int, span: tuple[int, int], count: Check) -> list[Damage]:
+    try:
+        rows = shard.rows(group)
+    except DamagedData as error:
+        return [Damage(shard.path, group, "episodes/row", group, span, str(error))]
+    found = []
+    for field in shard.layout.fields:
+        for chunk in group_chunks(shard, rows):
+            size = shard.layout.chunk_steps
+            try:
+                count.bytes += shard.read_steps(field.name, chunk * size, (chunk + 1) * size).nbytes
+                count.chunks += 1
+            except DamagedData as error:
+                found.append(Damage(shard.path, group, f"steps/{field.name}", chunk, span, str(error)))
+    if found:
+        return found
+    data = shard.read_group(group, rows)
+    for i, row in enumerate(rows):
+        start = int(row[START] - rows[0, START])
+        arrays = {name: values[start : start + int(row[LENGTH])] for name, values in data.items()}
+        if not shard.check_episode(arrays, row):
+            problem = "its chunks are whole but hold other steps than were committed"
+            found.append(Damage(shard.path, group, "steps", None, (span[0] + i, span[0] + i + 1), problem))
+        count.episodes += 1
+    return found
+
+
+def group_chunks(shard: Shard, rows: Array) -> range:
+    size = shard.layout.chunk_steps
+    return range(int(rows[0, START]) // size, -(-int(rows[-1, START] + rows[-1, LENGTH]) // size))
+
+
+def _refuse_links(path: Path) -> None:
+    for folder, folders, files in os.walk(path):
+        for name in folders + files:
+            if (Path(folder) / name).is_symlink():
+                raise UnsafePath(
+                    f"{Path(folder) / name} is a symbolic link; links inside a store are refused because they can lead "
+                    "out of it. Replace it by the real file or folder."
+                )
+
+
+def quarantine(run: Path, damages: list[Damage]) -> list[Path]:
+    """Move the files of damaged groups to <run>/quarantine and mark the groups as missing; returns the places."""
+    places = []
+    for path in dict.fromkeys(d.shard for d in damages):
+        place = _free_place(run / "quarantine" / f"{path.parent.name}-{path.stem}")
+        groups = [d.group for d in damages if d.shard == path]
+        holes = _holes(path, sorted({g for g in groups if g is not None})) if None not in groups else None
+        if holes is None:
+            _move_shard(path, place)
+        else:
+            _quarantine_groups(Shard(path), holes, place)
+        places.append(place)
+    return places
+
+
+def _move_shard(path: Path, place: Path) -> None:
+    make_folder(place.parent)
+    with io_errors(path):
+        os.rename(path, place)
+        sync_folder(place.parent)
+        sync_folder(path.parent)
+
+
+def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: Path) -> None:
+    """The mark is written first: after a crash in between, the groups are missing, never damaged."""
+    lease, _ = leases.take(shard.path)
+    try:
+        state = shard.state
+        marked = sorted([list(q) for q in (*state.quarantined, *holes)])
+        metadata = rows_metadata(
+            shard.layout, shard.identity.episodes, state.committed, state.next_chunk, marked
+        )
+        write_durably(shard.path / "episodes" / "row" / "zarr.json", to_json(metadata))
+        for group, first, count in holes:
+            files = [Path("episodes") / "row" / f"c.{group}.0"]
+            for field in shard.layout.fields:
+                for chunk in range(first, first + count):
+                    files.append(Path("steps") / field.name / shard.layout.chunk_key(field, chunk))
+            for name in files:
+                if (shard.path / name).exists():
+                    make_folder((place / name).parent)
+                    with io_errors(shard.path / name):
+                        os.rename(shard.path / name, place / name)
+    finally:
+        leases.release(shard.path, lease)
+
+
+def _holes(path: Path, groups: list[int]) -> list[tuple[int, int, int]] | None:
+    """(group, first chunk, chunks) of each group; None if damaged neighbours leave no way to tell."""
+    shard = Shard(path)
+    known = {g: (first, count) for g, first, count in shard.state.quarantined}
+    for group in range(shard.layout.groups(shard.state.committed)):
+        if group not in known:
+            try:
+                chunks = group_chunks(shard, shard.rows(group))
+                known[group] = chunks.start, len(chunks)
+            except DamagedData:
+                continue
+    last = shard.layout.groups(shard.state.committed)
+    known[-1], known[last] = (0, 0), (shard.state.next_chunk, 0)
+    holes = []
+    for group in groups:
+        if group not in known:
+            if group - 1 not in known or group + 1 not in known:
+                return None
+            first = sum(known[group - 1])
+            known[group] = first, known[group + 1][0] - first
+        holes.append((group, *known[group]))
+    return holes
+
+
+def _free_place(path: Path) -> Path:
+    number = 1
+    while (place := path.with_name(f"{path.name}.{number}")).exists():
+        number += 1
+    return place

@@ -1,0 +1,240 @@
+"""What lies where in a shard.
+
+0000.zarr/                   an ordinary Zarr v3 group; its attributes say what the shard holds (Identity)
+  steps/<field>              (capacity, *row), chunks (chunk_steps, *row): one flat time axis, episodes one after another
+  episodes/row               (episodes, columns): where each episode starts, its length, seed, end and checksum
+                             attributes.memup.committed = episodes that count  <- the commit point
+
+A *commit group* is group_episodes consecutive episodes. It starts on a chunk boundary and its tail is padded, so no
+committed chunk is ever written again, and what a group holds does not depend on where or when it was written.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .codec import Array, checksum, codec_metadata, encode
+from .errors import DamagedData, FormatMismatch
+
+FORMAT = 1
+COLUMNS = ("start", "length", "seed", "terminated", "checksum")
+START, LENGTH, SEED, TERMINATED, CHECKSUM = range(len(COLUMNS))
+CHUNK_BYTES = 1 << 20  # of a chunk's largest field, decoded
+MIN_CHUNK_STEPS = 64
+STEPPED_CHUNK, STEPPED_GROUP = 2048, 8192  # steps; a killed job repeats at most one group of slow stepping
+FIELD_KINDS = "biuf"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a step: observation, action, reward, input, target ..."""
+
+    name: str
+    dtype: str  # numpy's name: int8, uint8, float32 ...
+    shape: tuple[int, ...] = ()  # of one row
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise ValueError(f"field name {self.name!r} is not an identifier")
+        if np.dtype(self.dtype).kind not in FIELD_KINDS:
+            raise ValueError(f"field {self.name!r} has dtype {self.dtype}, which the store does not take")
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return np.dtype(self.dtype).newbyteorder("<")
+
+    @property
+    def row_bytes(self) -> int:
+        return self.numpy.itemsize * math.prod(self.shape)
+
+    @property
+    def shuffle(self) -> str:
+        """Bits of small integers compress apart, bytes of floats do (STORE: measured)."""
+        return "bitshuffle" if self.numpy.kind in "biu" and self.numpy.itemsize <= 2 else "shuffle"
+
+    @property
+    def typesize(self) -> int:
+        """Short rows are shuffled as one element, so that each of their columns compresses by itself."""
+        return self.row_bytes if 0 < self.row_bytes <= 16 else self.numpy.itemsize
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a shard cuts its time axis."""
+
+    fields: tuple[Field, ...]
+    chunk_steps: int
+    group_episodes: int
+
+    def chunk_key(self, field: Field, index: int) -> str:
+        return ".".join(["c", str(index), *["0"] * len(field.shape)])
+
+    def chunk_shape(self, field: Field) -> tuple[int, ...]:
+        return (self.chunk_steps, *field.shape)
+
+    def group_bounds(self, group: int, episodes: int) -> tuple[int, int]:
+        first = group * self.group_episodes
+        return first, min(first + self.group_episodes, episodes)
+
+    def groups(self, episodes: int) -> int:
+        return -(-episodes // self.group_episodes)
+
+
+def plan(
+    fields: tuple[Field, ...], *, maximum: int | None, typical: int, episodes: int, stepped: bool
+) -> Layout:
+    """Choose chunk and group sizes for episodes of at most `maximum` (if known) and `typical` steps.
+
+    Chunks of the largest field reach about a megabyte; an episode longer than that gets a whole number of chunks.
+    Environments that must be stepped get small groups, because a group is what a killed job repeats.
+    """
+    steps = max(MIN_CHUNK_STEPS, CHUNK_BYTES // max(max(f.row_bytes for f in fields), 1))
+    if stepped:
+        steps = min(steps, STEPPED_CHUNK)
+        return Layout(fields, steps, min(max(1, STEPPED_GROUP // max(typical, 1)), max(episodes, 1)))
+    if maximum is None:
+        return Layout(fields, steps, min(max(1, 4 * steps // max(typical, 1)), max(episodes, 1)))
+    if maximum <= steps:
+        group = min(steps // maximum, max(episodes, 1))
+        return Layout(fields, group * maximum, group)
+    return Layout(fields, -(-maximum // -(-maximum // steps)), 1)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a shard holds; written once, at its creation, into the group's attributes."""
+
+    task: str
+    options: dict[str, Any]
+    seed: int
+    split: str
+    shard: int
+    shards: int
+    first: int  # index in the split of the shard's first episode
+    episodes: int
+    layout: Layout
+
+    def to_attributes(self) -> dict[str, Any]:
+        return {"memup": {"format": FORMAT, **asdict(self)}}
+
+    @staticmethod
+    def from_attributes(attributes: Any, where: str) -> "Identity":
+        try:
+            values = dict(attributes["memup"])
+            check_format(values.pop("format"), where)
+            layout = values.pop("layout")
+            fields = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in layout["fields"])
+            cut = Layout(fields, int(layout["chunk_steps"]), int(layout["group_episodes"]))
+            identity = Identity(**values, layout=cut)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedData(f"{where} does not describe a memup shard ({error!r})") from None
+        if identity.episodes < 0 or cut.chunk_steps < 1 or cut.group_episodes < 1 or not fields:
+            raise DamagedData(f"{where} describes an impossible shard")
+        return identity
+
+
+def check_format(found: Any, where: str) -> None:
+    if found != FORMAT:
+        raise FormatMismatch(
+            f"{where} has format version {found}, but this memup reads version {FORMAT}; nothing was changed. "
+            "Use the version of memup that wrote it, or collect the data again."
+        )
+
+
+def group_metadata(attributes: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"zarr_format": 3, "node_type": "group", "attributes": attributes or {}}
+
+
+def array_metadata(
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    chunk: tuple[int, ...],
+    shuffle: str,
+    typesize: int,
+    attributes: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """zarr.json of an array whose chunks are made by codec.encode()."""
+    zero: Any = {"b": False, "f": 0.0}.get(dtype.kind, 0)
+    return {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(shape),
+        "data_type": dtype.name,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(chunk)}},
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "fill_value": zero,
+        "codecs": codec_metadata(shuffle, typesize),
+        "attributes": attributes or {},
+        "storage_transformers": [],
+    }
+
+
+def field_metadata(layout: Layout, field: Field, capacity: int) -> dict[str, Any]:
+    return array_metadata(
+        field.numpy, (capacity, *field.shape), layout.chunk_shape(field), field.shuffle, field.typesize
+    )
+
+
+def rows_metadata(
+    layout: Layout, episodes: int, committed: int, next_chunk: int, quarantined: list[list[int]]
+) -> dict[str, Any]:
+    """zarr.json of the episode table; renaming it into place is the commit."""
+    state = {
+        "columns": list(COLUMNS),
+        "committed": committed,
+        "next_chunk": next_chunk,
+        "quarantined": quarantined,  # [group, its first chunk, its number of chunks]
+    }
+    shape, chunk = (episodes, len(COLUMNS)), (layout.group_episodes, len(COLUMNS))
+    return array_metadata(np.dtype("<i8"), shape, chunk, "shuffle", 8, {"memup": state})
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode as a task yields it: arrays with one leading time axis."""
+
+    arrays: dict[str, Array]
+    seed: int
+    terminated: bool = True
+
+
+@dataclass(frozen=True)
+class EncodedGroup:
+    """A commit group ready to be written: the same bytes wherever it will lie."""
+
+    rows: Array  # (episodes, columns) int64, starts relative to the group
+    chunks: dict[str, list[bytes]]  # per field
+    steps: int
+
+
+def encode_group(layout: Layout, episodes: list[Episode]) -> EncodedGroup:
+    """Lay episodes one after another, pad to whole chunks, encode."""
+    lengths = [len(e.arrays[layout.fields[0].name]) for e in episodes]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    count = -(-int(starts[-1]) // layout.chunk_steps)
+    rows = np.zeros((len(episodes), len(COLUMNS)), "<i8")
+    rows[:, START], rows[:, LENGTH] = starts[:-1], lengths
+    rows[:, SEED] = [e.seed for e in episodes]
+    rows[:, TERMINATED] = [e.terminated for e in episodes]
+    checksums = [0] * len(episodes)
+    chunks: dict[str, list[bytes]] = {}
+    for field in layout.fields:
+        buffer = np.empty((count * layout.chunk_steps, *field.shape), field.numpy)
+        buffer[starts[-1] :] = 0
+        for i, episode in enumerate(episodes):
+            values = episode.arrays[field.name]
+            if values.shape != (lengths[i], *field.shape) or not lengths[i]:
+                raise ValueError(
+                    f"field {field.name!r} of an episode has shape {values.shape}, not {(lengths[i], *field.shape)}"
+                )
+            part = buffer[starts[i] : starts[i + 1]]
+            np.copyto(part, values, casting="same_kind")
+            checksums[i] = checksum(part, checksums[i])
+        chunks[field.name] = [
+            encode(buffer[i * layout.chunk_steps : (i + 1) * layout.chunk_steps], field.shuffle, field.typesize)
+            for i in range(count)
+        ]
+    rows[:, CHECKSUM] = checksums
+    return EncodedGroup(rows, chunks, int(starts[-1]))

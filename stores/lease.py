@@ -1,0 +1,92 @@
+"""Who writes a shard. The token fences a zombie attempt's commits; host, pid and job are for people."""
+
+import os
+import secrets
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .errors import DamagedData, Fenced
+from .files import read_json, to_json, write_durably
+
+NAME = "lease.json"
+
+
+@dataclass(frozen=True)
+class Lease:
+    token: str
+    host: str
+    pid: int
+    born: str  # of the process, in clock ticks since boot: tells a reused pid from the owner
+    job: str
+
+    def describe(self) -> str:
+        return f"process {self.pid} on {self.host}" + (f", job {self.job}" if self.job else "")
+
+
+def job_id() -> str:
+    """The batch system's name for this attempt, empty outside a queue."""
+    if task := os.environ.get("SLURM_ARRAY_TASK_ID"):
+        return f"{os.environ.get('SLURM_ARRAY_JOB_ID', '')}_{task}"
+    for name in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID"):
+        if value := os.environ.get(name):
+            return value
+    return ""
+
+
+def take(shard: Path) -> tuple[Lease, Lease | None]:
+    """Own the shard from now on: (our lease, that of an attempt that never finished)."""
+    earlier = read(shard)
+    if earlier is not None and _alive(earlier):
+        raise Fenced(
+            f"{shard} is being written by {earlier.describe()}. Wait for it or stop it, then run this command again; "
+            "nothing was changed."
+        )
+    lease = Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), _born(os.getpid()), job_id())
+    write_durably(shard / NAME, to_json(asdict(lease)))
+    return lease, earlier
+
+
+def check(shard: Path, lease: Lease) -> None:
+    """Raise unless the shard is still ours."""
+    found = read(shard)
+    if found is None or found.token != lease.token:
+        owner = found.describe() if found else "somebody who removed its lease"
+        raise Fenced(
+            f"{shard} was taken over by {owner}; this attempt (process {lease.pid} on {lease.host}) stops without "
+            "committing anything more. Nothing is lost."
+        )
+
+
+def release(shard: Path, lease: Lease) -> None:
+    found = read(shard)
+    if found is not None and found.token == lease.token:
+        (shard / NAME).unlink(missing_ok=True)
+
+
+def read(shard: Path) -> Lease | None:
+    if not (shard / NAME).exists():
+        return None
+    try:
+        return Lease(**read_json(shard / NAME))
+    except (DamagedData, TypeError):
+        return None  # a lease is only a message: an unreadable one stops nobody
+
+
+def _born(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _alive(lease: Lease) -> bool:
+    if lease.host != socket.gethostname() or lease.pid == os.getpid():
+        return False
+    try:
+        os.kill(lease.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return not lease.born or _born(lease.pid) == lease.born

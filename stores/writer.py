@@ -1,0 +1,144 @@
+"""Appends commit groups to one shard.
+
+Commit: chunk files under temporary names, fsync, rename, fsync the folders; grow the arrays if they are too short;
+check that the shard is still ours; rename the episode table's zarr.json, which says how many episodes count.
+Whatever a killed attempt left beyond that is overwritten by the next one with the same bytes.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from . import lease as leases
+from .codec import encode
+from .errors import DamagedData, Fenced
+from .files import PARTIAL, PendingFiles, io_errors, make_folder, read_json, remove_tree, to_json, write_durably
+from .layout import COLUMNS, START, EncodedGroup, Identity, field_metadata, group_metadata, rows_metadata
+from .reader import State, read_identity, read_state
+
+GROWTH = 1.5
+
+
+class ShardWriter:
+    """The one writer of a shard. Use as a context manager; call add() in order, commit() now and then, finish()."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self.path, self.identity, self.layout = path, identity, identity.layout
+        if not (path / "zarr.json").exists():
+            self._create()
+        elif read_identity(path) != identity:
+            raise DamagedData(f"{path} holds other data than this run describes; use --restart to replace it")
+        self._lease, self.earlier = leases.take(path)
+        self._state = read_state(path, identity)
+        self._drop_partials()
+        self._pending = PendingFiles()
+        self._committed = self._state.committed  # with what is pending
+        self._next_chunk = self._state.next_chunk
+        self._quarantined = list(self._state.quarantined)
+        self._capacity = self._read_capacity()
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pending.discard()
+        leases.release(self.path, self._lease)
+
+    @property
+    def committed(self) -> int:
+        """Episodes on disk for good."""
+        return self._state.available(self.layout)
+
+    def missing_groups(self) -> list[int]:
+        """Groups still to be added, in the order in which add() wants them."""
+        first = self.layout.groups(self._state.committed)
+        return [g for g, *_ in self._state.quarantined] + list(
+            range(first, self.layout.groups(self.identity.episodes))
+        )
+
+    def add(self, number: int, group: EncodedGroup) -> None:
+        """Write a group under temporary names; it counts after the next commit()."""
+        hole = next((q for q in self._quarantined if q[0] == number), None)
+        if hole:
+            start, room = hole[1], hole[2]
+            if len(next(iter(group.chunks.values()))) != room:
+                raise DamagedData(f"group {number} of {self.path} came out in another size than it had")
+            self._quarantined.remove(hole)
+        else:
+            start = self._next_chunk
+            self._next_chunk += len(next(iter(group.chunks.values())))
+            self._committed = self.layout.group_bounds(number, self.identity.episodes)[1]
+        for field in self.layout.fields:
+            for i, data in enumerate(group.chunks[field.name]):
+                key = self.layout.chunk_key(field, start + i)
+                self._pending.write(self.path / "steps" / field.name / key, data)
+        table = np.zeros((self.layout.group_episodes, len(COLUMNS)), "<i8")
+        table[: len(group.rows)] = group.rows
+        table[: len(group.rows), START] += start * self.layout.chunk_steps
+        self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
+
+    def commit(self) -> None:
+        state = State(self._committed, self._next_chunk, tuple(self._quarantined))
+        if state == self._state:
+            return
+        self._pending.publish()
+        needed = self._next_chunk * self.layout.chunk_steps
+        if needed > self._capacity:
+            self._resize(max(needed, int(self._capacity * GROWTH)))
+        self._write_state(state)
+
+    def finish(self) -> None:
+        """Commit, and cut the arrays' spare capacity (only their metadata: there are no chunks beyond)."""
+        self.commit()
+        exact = self._next_chunk * self.layout.chunk_steps
+        if exact != self._capacity:
+            self._resize(exact)
+
+    def _write_state(self, state: State) -> None:
+        leases.check(self.path, self._lease)
+        if read_state(self.path, self.identity).committed > state.committed:
+            raise Fenced(f"{self.path} has more episodes than this attempt wrote; another attempt overtook it")
+        metadata = rows_metadata(
+            self.layout,
+            self.identity.episodes,
+            state.committed,
+            state.next_chunk,
+            [list(q) for q in state.quarantined],
+        )
+        write_durably(self.path / "episodes" / "row" / "zarr.json", to_json(metadata))
+        self._state = state
+
+    def _create(self) -> None:
+        """Make the arrays; the group's own zarr.json comes last and makes the shard exist."""
+        remove_tree(self.path)
+        for field in self.layout.fields:
+            make_folder(self.path / "steps" / field.name)
+        make_folder(self.path / "episodes" / "row")
+        pending = PendingFiles()
+        for field in self.layout.fields:
+            metadata = field_metadata(self.layout, field, self.layout.chunk_steps)
+            pending.write(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
+        pending.write(self.path / "steps" / "zarr.json", to_json(group_metadata()))
+        pending.write(self.path / "episodes" / "zarr.json", to_json(group_metadata()))
+        empty = rows_metadata(self.layout, self.identity.episodes, 0, 0, [])
+        pending.write(self.path / "episodes" / "row" / "zarr.json", to_json(empty))
+        pending.publish()
+        write_durably(self.path / "zarr.json", to_json(group_metadata(self.identity.to_attributes())))
+
+    def _read_capacity(self) -> int:
+        """The shortest of the field arrays: a crash between two resizes leaves them unequal."""
+        return min(
+            int(read_json(self.path / "steps" / f.name / "zarr.json")["shape"][0]) for f in self.layout.fields
+        )
+
+    def _resize(self, capacity: int) -> None:
+        for field in self.layout.fields:
+            metadata = field_metadata(self.layout, field, capacity)
+            write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
+        self._capacity = capacity
+
+    def _drop_partials(self) -> None:
+        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink())]:
+            for left in folder.glob("*" + PARTIAL):
+                with io_errors(left):
+                    left.unlink(missing_ok=True)
