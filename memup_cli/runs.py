@@ -1,5 +1,7 @@
 """Finding runs, opening their manifests, and recording what a stage did."""
 
+import hashlib
+import itertools
 import os
 import platform
 import shlex
@@ -13,7 +15,7 @@ from typing import Any
 from stores.errors import DamagedData, Incomplete, StoreError
 from stores.lease import job_id
 from stores.manifest import Manifest
-from stores.reader import Shard
+from stores.reader import Shard, shard_exists
 
 from .errors import StageMissing, UsageProblem
 
@@ -59,7 +61,7 @@ def shard_path(run: Path, split: str, shard: int) -> Path:
 def shard_ranges(episodes: int, shards: int) -> list[tuple[int, int]]:
     """Episodes [first, stop) of each shard: contiguous, as equal as can be."""
     edges = [episodes * i // shards for i in range(shards + 1)]
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
@@ -68,9 +70,13 @@ def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[
     for split, episodes in (("train", config["episodes"]), ("test", config["test_episodes"])):
         for shard, (first, stop) in enumerate(shard_ranges(episodes, config["shards"])):
             path = shard_path(run, split, shard)
-            entry = {"path": str(path.relative_to(run)), "shard": f"{shard}/{config['shards']}", "split": split}
+            entry = {
+                "path": str(path.relative_to(run)),
+                "shard": f"{shard}/{config['shards']}",
+                "split": split,
+            }
             have, problem = 0, "not collected"
-            if (path / "zarr.json").exists():
+            if shard_exists(path):
                 try:
                     opened = Shard(path)
                     if opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
@@ -88,8 +94,6 @@ def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[
 
 def split_digest(run: Path, split: str, shards: int) -> str:
     """Digest of a split's episodes, whatever shards they lie in: sha256 over their lengths, seeds and checksums."""
-    import hashlib
-
     digest = hashlib.sha256()
     for shard in range(shards):
         opened = Shard(shard_path(run, split, shard))
@@ -106,7 +110,10 @@ def refresh_collect(manifest: Manifest) -> dict[str, Any]:
     if not entry:
         return {}
     done, missing = collect_progress(manifest.run, entry["config"])
-    entry["progress"] = {"done": done, "total": entry["config"]["episodes"] + entry["config"]["test_episodes"]}
+    entry["progress"] = {
+        "done": done,
+        "total": entry["config"]["episodes"] + entry["config"]["test_episodes"],
+    }
     entry["missing"] = missing
     if missing:
         entry["status"] = "interrupted" if entry["status"] == "complete" else entry["status"]

@@ -1,6 +1,7 @@
 """The trajectory store: ragged episodes in ordinary Zarr v3 groups, committed so that nothing is ever lost.
 
 layout      what lies where in a shard, and how a commit group is planned
+groups      commit groups: episodes one after another, encoded
 codec       one chunk to bytes and back
 files       durable writes, safe paths
 writer      appends commit groups to one shard

@@ -18,9 +18,14 @@ def checksum(data: bytes | Array, start: int = 0) -> int:
     return int(google_crc32c.extend(start, data))
 
 
+def block_bytes(typesize: int) -> int:
+    """Size of the pieces that blosc works on: it shuffles bits only where a piece has a multiple of 8 elements."""
+    return typesize * 8 * max(2048, 8192 // typesize)
+
+
 def encode(chunk: Array, shuffle: str, typesize: int) -> bytes:
     """The bytes of one chunk as any Zarr v3 reader expects them, the checksum last."""
-    packed: bytes = blosc.compress(chunk, b"lz4", _LEVEL, _SHUFFLES[shuffle], 0, typesize)
+    packed: bytes = blosc.compress(chunk, b"lz4", _LEVEL, _SHUFFLES[shuffle], block_bytes(typesize), typesize)
     return packed + checksum(packed).to_bytes(4, "little")
 
 
@@ -48,7 +53,7 @@ def codec_metadata(shuffle: str, typesize: int) -> list[dict[str, Any]]:
                 "cname": "lz4",
                 "clevel": _LEVEL,
                 "shuffle": shuffle,
-                "blocksize": 0,
+                "blocksize": block_bytes(typesize),
             },
         },
         {"name": "crc32c"},

@@ -122,9 +122,7 @@ def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: P
     try:
         state = shard.state
         marked = sorted([list(q) for q in (*state.quarantined, *holes)])
-        metadata = rows_metadata(
-            shard.layout, shard.identity.episodes, state.committed, state.next_chunk, marked
-        )
+        metadata = rows_metadata(shard.layout, shard.identity.episodes, state.committed, state.next_chunk, marked)
         write_durably(shard.path / "episodes" / "row" / "zarr.json", to_json(metadata))
         for group, first, count in holes:
             files = [Path("episodes") / "row" / f"c.{group}.0"]

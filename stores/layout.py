@@ -1,7 +1,7 @@
 """What lies where in a shard.
 
 0000.zarr/                   an ordinary Zarr v3 group; its attributes say what the shard holds (Identity)
-  steps/<field>              (capacity, *row), chunks (chunk_steps, *row): one flat time axis, episodes one after another
+  steps/<field>              (capacity, *row), chunks (chunk_steps, *row): one flat time axis for all episodes
   episodes/row               (episodes, columns): where each episode starts, its length, seed, end and checksum
                              attributes.memup.committed = episodes that count  <- the commit point
 
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from .codec import Array, checksum, codec_metadata, encode
+from .codec import codec_metadata
 from .errors import DamagedData, FormatMismatch
 
 FORMAT = 1
 COLUMNS = ("start", "length", "seed", "terminated", "checksum")
 START, LENGTH, SEED, TERMINATED, CHECKSUM = range(len(COLUMNS))
-CHUNK_BYTES = 1 << 20  # of a chunk's largest field, decoded
+CHUNK_BYTES = 1 << 20  # of the largest field, decoded: pieces of an episode too long for one chunk
+GROUP_BYTES = 4 << 20  # the same, for a chunk of many short episodes: fewer files to sync
 MIN_CHUNK_STEPS = 64
 STEPPED_CHUNK, STEPPED_GROUP = 2048, 8192  # steps; a killed job repeats at most one group of slow stepping
 FIELD_KINDS = "biuf"
@@ -82,24 +83,28 @@ class Layout:
         return -(-episodes // self.group_episodes)
 
 
-def plan(
-    fields: tuple[Field, ...], *, maximum: int | None, typical: int, episodes: int, stepped: bool
-) -> Layout:
+def plan(fields: tuple[Field, ...], *, maximum: int | None, typical: int, episodes: int, stepped: bool) -> Layout:
     """Choose chunk and group sizes for episodes of at most `maximum` (if known) and `typical` steps.
 
-    Chunks of the largest field reach about a megabyte; an episode longer than that gets a whole number of chunks.
+    Short episodes share a chunk of some megabytes; an episode longer than a megabyte gets chunks of its own.
     Environments that must be stepped get small groups, because a group is what a killed job repeats.
     """
-    steps = max(MIN_CHUNK_STEPS, CHUNK_BYTES // max(max(f.row_bytes for f in fields), 1))
+    row = max(max(f.row_bytes for f in fields), 1)
+    steps = max(MIN_CHUNK_STEPS, CHUNK_BYTES // row // 8 * 8)
     if stepped:
-        steps = min(steps, STEPPED_CHUNK)
-        return Layout(fields, steps, min(max(1, STEPPED_GROUP // max(typical, 1)), max(episodes, 1)))
+        group = max(1, STEPPED_GROUP // max(typical, 1))
+        return Layout(fields, min(steps, STEPPED_CHUNK), min(group, max(episodes, 1)))
     if maximum is None:
         return Layout(fields, steps, min(max(1, 4 * steps // max(typical, 1)), max(episodes, 1)))
     if maximum <= steps:
-        group = min(steps // maximum, max(episodes, 1))
-        return Layout(fields, group * maximum, group)
-    return Layout(fields, -(-maximum // -(-maximum // steps)), 1)
+        group = min(max(1, GROUP_BYTES // row // maximum), max(episodes, 1))
+        return Layout(fields, _round_up(group * maximum), group)
+    return Layout(fields, _round_up(-(-maximum // -(-maximum // steps))), 1)
+
+
+def _round_up(steps: int) -> int:
+    """Whole bytes of shuffled bits: see codec.block_bytes."""
+    return -(-steps // 8) * 8
 
 
 @dataclass(frozen=True)
@@ -189,52 +194,3 @@ def rows_metadata(
     }
     shape, chunk = (episodes, len(COLUMNS)), (layout.group_episodes, len(COLUMNS))
     return array_metadata(np.dtype("<i8"), shape, chunk, "shuffle", 8, {"memup": state})
-
-
-@dataclass(frozen=True)
-class Episode:
-    """One episode as a task yields it: arrays with one leading time axis."""
-
-    arrays: dict[str, Array]
-    seed: int
-    terminated: bool = True
-
-
-@dataclass(frozen=True)
-class EncodedGroup:
-    """A commit group ready to be written: the same bytes wherever it will lie."""
-
-    rows: Array  # (episodes, columns) int64, starts relative to the group
-    chunks: dict[str, list[bytes]]  # per field
-    steps: int
-
-
-def encode_group(layout: Layout, episodes: list[Episode]) -> EncodedGroup:
-    """Lay episodes one after another, pad to whole chunks, encode."""
-    lengths = [len(e.arrays[layout.fields[0].name]) for e in episodes]
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    count = -(-int(starts[-1]) // layout.chunk_steps)
-    rows = np.zeros((len(episodes), len(COLUMNS)), "<i8")
-    rows[:, START], rows[:, LENGTH] = starts[:-1], lengths
-    rows[:, SEED] = [e.seed for e in episodes]
-    rows[:, TERMINATED] = [e.terminated for e in episodes]
-    checksums = [0] * len(episodes)
-    chunks: dict[str, list[bytes]] = {}
-    for field in layout.fields:
-        buffer = np.empty((count * layout.chunk_steps, *field.shape), field.numpy)
-        buffer[starts[-1] :] = 0
-        for i, episode in enumerate(episodes):
-            values = episode.arrays[field.name]
-            if values.shape != (lengths[i], *field.shape) or not lengths[i]:
-                raise ValueError(
-                    f"field {field.name!r} of an episode has shape {values.shape}, not {(lengths[i], *field.shape)}"
-                )
-            part = buffer[starts[i] : starts[i + 1]]
-            np.copyto(part, values, casting="same_kind")
-            checksums[i] = checksum(part, checksums[i])
-        chunks[field.name] = [
-            encode(buffer[i * layout.chunk_steps : (i + 1) * layout.chunk_steps], field.shuffle, field.typesize)
-            for i in range(count)
-        ]
-    rows[:, CHECKSUM] = checksums
-    return EncodedGroup(rows, chunks, int(starts[-1]))

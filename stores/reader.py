@@ -60,6 +60,14 @@ def read_state(path: Path, identity: Identity) -> State:
     return state
 
 
+def shard_exists(path: Path) -> bool:
+    """Whether a shard was created here; what a killed attempt left of creating one does not count.
+
+    A folder that holds committed rows but has lost its own zarr.json is a damaged shard, and does count.
+    """
+    return (path / "zarr.json").exists() or any((path / "episodes" / "row").glob("c.*.0"))
+
+
 class _Chunks(Protocol):
     def read(self, index: int, out: Array) -> None:
         """Fill out (chunk_steps, *row) with chunk number index."""

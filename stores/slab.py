@@ -136,9 +136,7 @@ class Slab:
 
     def __init__(self, trajectories: Trajectories, slots: int, seed: int) -> None:
         longest = int(trajectories.lengths.max())
-        self.arrays = {
-            name: np.zeros((slots, longest, *f.shape), f.numpy) for name, f in trajectories.fields.items()
-        }
+        self.arrays = {name: np.zeros((slots, longest, *f.shape), f.numpy) for name, f in trajectories.fields.items()}
         self._flat = {name: a.reshape(slots * longest, *a.shape[2:]) for name, a in self.arrays.items()}
         self._base = np.arange(slots)[:, None] * longest  # (B, 1)
         self.episode = np.zeros(slots, np.int64)
@@ -164,15 +162,15 @@ class Slab:
             self.arrays[name][slot, : episode.length] = values
         self.episode[slot], self.length[slot], self.position[slot] = episode.index, episode.length, 0
 
-    def window(self, name: str, steps: int) -> Array:
+    def window(self, steps: int) -> dict[str, Array]:
         """The next `steps` steps of every slot: (B, steps, *row); past its end an episode repeats its last step."""
-        return self.gather(name, self.position[:, None] + np.arange(steps))
+        return self.gather(self.position[:, None] + np.arange(steps))
 
-    def gather(self, name: str, steps: Array) -> Array:
-        """Steps (B, K) of each slot's episode: (B, K, *row)."""
+    def gather(self, steps: Array) -> dict[str, Array]:
+        """Steps (B, K) of each slot's episode: (B, K, *row) of every field."""
         index = np.minimum(steps, self.length[:, None] - 1)
         index += self._base
-        return self._flat[name].take(index, axis=0)
+        return {name: values.take(index, axis=0) for name, values in self._flat.items()}
 
     def advance(self, steps: int) -> Array:
         """Walk on; returns the slots that took a new episode."""

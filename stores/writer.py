@@ -12,9 +12,19 @@ import numpy as np
 from . import lease as leases
 from .codec import encode
 from .errors import DamagedData, Fenced
-from .files import PARTIAL, PendingFiles, io_errors, make_folder, read_json, remove_tree, to_json, write_durably
-from .layout import COLUMNS, START, EncodedGroup, Identity, field_metadata, group_metadata, rows_metadata
-from .reader import State, read_identity, read_state
+from .files import (
+    PARTIAL,
+    PendingFiles,
+    io_errors,
+    make_folder,
+    read_json,
+    remove_tree,
+    to_json,
+    write_durably,
+)
+from .groups import EncodedGroup
+from .layout import COLUMNS, START, Identity, field_metadata, group_metadata, rows_metadata
+from .reader import State, read_identity, read_state, shard_exists
 
 GROWTH = 1.5
 
@@ -24,7 +34,7 @@ class ShardWriter:
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path, self.identity, self.layout = path, identity, identity.layout
-        if not (path / "zarr.json").exists():
+        if not shard_exists(path):
             self._create()
         elif read_identity(path) != identity:
             raise DamagedData(f"{path} holds other data than this run describes; use --restart to replace it")
@@ -52,9 +62,7 @@ class ShardWriter:
     def missing_groups(self) -> list[int]:
         """Groups still to be added, in the order in which add() wants them."""
         first = self.layout.groups(self._state.committed)
-        return [g for g, *_ in self._state.quarantined] + list(
-            range(first, self.layout.groups(self.identity.episodes))
-        )
+        return [g for g, *_ in self._state.quarantined] + list(range(first, self.layout.groups(self.identity.episodes)))
 
     def add(self, number: int, group: EncodedGroup) -> None:
         """Write a group under temporary names; it counts after the next commit()."""
@@ -77,22 +85,22 @@ class ShardWriter:
         table[: len(group.rows), START] += start * self.layout.chunk_steps
         self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
 
-    def commit(self) -> None:
+    def commit(self, last: bool = False) -> None:
+        """Make all that was added count."""
         state = State(self._committed, self._next_chunk, tuple(self._quarantined))
         if state == self._state:
             return
         self._pending.publish()
         needed = self._next_chunk * self.layout.chunk_steps
-        if needed > self._capacity:
-            self._resize(max(needed, int(self._capacity * GROWTH)))
+        if last:
+            self._resize(needed)
+        elif needed > min(self._capacity.values()):
+            self._resize(max(needed, int(min(self._capacity.values()) * GROWTH)))
         self._write_state(state)
 
     def finish(self) -> None:
-        """Commit, and cut the arrays' spare capacity (only their metadata: there are no chunks beyond)."""
-        self.commit()
-        exact = self._next_chunk * self.layout.chunk_steps
-        if exact != self._capacity:
-            self._resize(exact)
+        """Commit the last groups; the arrays' spare capacity is cut first, so that a finished shard is always exact."""
+        self.commit(last=True)
 
     def _write_state(self, state: State) -> None:
         leases.check(self.path, self._lease)
@@ -125,17 +133,18 @@ class ShardWriter:
         pending.publish()
         write_durably(self.path / "zarr.json", to_json(group_metadata(self.identity.to_attributes())))
 
-    def _read_capacity(self) -> int:
-        """The shortest of the field arrays: a crash between two resizes leaves them unequal."""
-        return min(
-            int(read_json(self.path / "steps" / f.name / "zarr.json")["shape"][0]) for f in self.layout.fields
-        )
+    def _read_capacity(self) -> dict[str, int]:
+        """Length of each field's array; a crash between two resizes leaves them unequal."""
+        paths = {f.name: self.path / "steps" / f.name / "zarr.json" for f in self.layout.fields}
+        return {name: int(read_json(path)["shape"][0]) for name, path in paths.items()}
 
     def _resize(self, capacity: int) -> None:
+        """Only metadata: chunks exist just where something was written."""
         for field in self.layout.fields:
-            metadata = field_metadata(self.layout, field, capacity)
-            write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
-        self._capacity = capacity
+            if self._capacity[field.name] != capacity:
+                metadata = field_metadata(self.layout, field, capacity)
+                write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
+                self._capacity[field.name] = capacity
 
     def _drop_partials(self) -> None:
         for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink())]:

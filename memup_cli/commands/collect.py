@@ -1,9 +1,10 @@
 """memup collect TASK: episodes or data sets -> chunked Zarr arrays."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from typer.core import TyperGroup
 
 from .. import console
@@ -32,7 +33,7 @@ class TaskGroup(TyperGroup):
         def body(task: Any, options: CollectOptions, stage: StageOptions) -> None:
             collect(name, task, options, stage)
 
-        models = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
+        models: dict[str, type[BaseModel]] = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
         function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
         single.command(name, help=f"{task.summary}\n\n{ABOUT}")(function)
@@ -49,10 +50,12 @@ app = typer.Typer(cls=TaskGroup, rich_markup_mode="rich", invoke_without_command
 )
 def continue_run(
     ctx: typer.Context,
-    run: Path | None = typer.Option(None, help="Continue this run."),
-    shard: str | None = typer.Option(None, help="The part I/N to continue, if the run has several."),
-    json: bool = typer.Option(False, "--json", help="Print the result as one JSON object."),
-    quiet: bool = typer.Option(False, "--quiet", help="No progress, no notes; errors only."),
+    run: Annotated[Path | None, typer.Option("--run", help="Continue this run.")] = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="The part I/N to continue, if there are several.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes; errors only.")] = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         if run or shard or json or quiet:
@@ -72,10 +75,10 @@ def continue_run(
     shards = config["shards"]
     if shards > 1 and not (shard and shard.endswith(f"/{shards}")):
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
-    options = {"episodes": config["episodes"], "test_episodes": config["test_episodes"], "shard": shard or "0/1"}
     task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"])
+    options = CollectOptions(episodes=config["episodes"], test_episodes=config["test_episodes"], shard=shard or "0/1")
     stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
-    collect(manifest.task["name"], task_options, CollectOptions(**options), stage)
+    collect(manifest.task["name"], task_options, options, stage)
 
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
@@ -128,8 +131,8 @@ def _dry_run(collection: Any, stage: StageOptions) -> None:
     }
     text = (
         f"Would collect {collection.config['episodes']:,} training and {collection.config['test_episodes']:,} test "
-        f"episodes of about {length:,} steps into {collection.run}: {steps:,} steps, {console.human_bytes(size)} before "
-        "compression. Nothing was written."
+        f"episodes of about {length:,} steps into {collection.run}: {steps:,} steps, {console.human_bytes(size)} "
+        "before compression. Nothing was written."
     )
     console.result(data, stage.json_, lambda: text)
 
@@ -139,7 +142,7 @@ def _table(summary: dict[str, Any], quiet: bool) -> str:
     if summary["missing"]:
         parts = sorted({shard["shard"] for shard in summary["missing"]})
         return f"{run}: this part is complete; still to be collected: shard {', '.join(parts)}"
-    if summary["outcome"] == "up to date":
+    if not summary["steps"]:
         return f"{run}: up to date, {summary['total']:,} episodes"
     rate = summary["steps"] / summary["seconds"]
     return (

@@ -36,7 +36,10 @@ def inspect(
         "run": str(manifest.run),
         "split": split,
         **describe_split(trajectories),
-        "episode": {"index": episode, **describe_episode(trajectories.episode(episode), manifest.task["spec"])},
+        "episode": {
+            "index": episode,
+            **describe_episode(trajectories.episode(episode), manifest.task["spec"]),
+        },
     }
     console.result(data, json, lambda: _tables(data))
 
@@ -103,7 +106,11 @@ def _tables(data: dict[str, Any]) -> Any:
         fields.add_column(column, justify="left" if column in ("field", "dtype") else "right")
     for f in data["fields"]:
         row = "x".join(map(str, f["shape"])) or "1"
-        sizes = (console.human_bytes(f["bytes"]), console.human_bytes(f["stored_bytes"]), f"{f['ratio']:.1f}x")
+        sizes = (
+            console.human_bytes(f["bytes"]),
+            console.human_bytes(f["stored_bytes"]),
+            f"{f['ratio']:.1f}x",
+        )
         fields.add_row(f["name"], f["dtype"], row, str(f["chunks"]), *sizes)
     episode = data["episode"]
     events = Table(

@@ -20,9 +20,7 @@ def command_function(
     stage: str, models: dict[str, type[BaseModel]], body: Callable[..., None], panels: dict[str, str]
 ) -> Callable[..., None]:
     """A function whose signature Typer turns into options; it calls body(**{name: validated model})."""
-    fields = {
-        name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()
-    }
+    fields = {name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()}
 
     def run(**given: Any) -> None:
         flags = {name: value for name, value in given.items() if value is not None}

@@ -11,7 +11,8 @@ from .status import JsonOption, RunOption
 def verify(
     run: RunOption = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Set damaged commit groups aside, so that they can be collected again.")
+        bool,
+        typer.Option("--repair", help="Set damaged commit groups aside, so that they can be collected again."),
     ] = False,
     json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes; errors only.")] = False,
@@ -19,15 +20,15 @@ def verify(
     """Check every chunk and row of a run against its checksums; exit 65 if anything is damaged."""
     from stores.integrity import Check, check_shard, quarantine
     from stores.manifest import Manifest
+    from stores.reader import shard_exists
 
     from ..runs import SPLITS, find_run, refresh_collect
 
     manifest = Manifest.load(find_run(run))
     entry = refresh_collect(manifest)
     count, damages = Check(), []
-    shards = [
-        path for split in SPLITS for path in sorted((manifest.run / "trajectories" / split).glob("*.zarr"))
-    ]
+    folders = [path for split in SPLITS for path in sorted((manifest.run / "trajectories" / split).glob("*.zarr"))]
+    shards = [path for path in folders if shard_exists(path)]
     total = entry.get("progress", {}).get("done", 0)
     with console.Progress("verify", "episode", total, quiet=quiet) as bar:
         for path in shards:
@@ -50,7 +51,12 @@ def verify(
             for d in damages
         ],
         "quarantined": [str(place.relative_to(manifest.run)) for place in places],
-        "checked": {"shards": len(shards), "episodes": count.episodes, "chunks": count.chunks, "bytes": count.bytes},
+        "checked": {
+            "shards": len(shards),
+            "episodes": count.episodes,
+            "chunks": count.chunks,
+            "bytes": count.bytes,
+        },
         "missing": refresh_collect(manifest).get("missing", []),
     }
     console.result(data, json, lambda: _text(data, str(manifest.run)))

@@ -5,7 +5,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field as Option
 
-from stores.layout import Episode, Field
+from stores.groups import Episode
+from stores.layout import Field
 
 from .spec import StepRule, TaskOptions, TaskSpec
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field as Option
 
-from stores.layout import Episode, Field
+from stores.groups import Episode
+from stores.layout import Field
 
 from ..errors import BadInput, MemupError, UsageProblem
 from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
@@ -23,7 +24,9 @@ class GymOptions(TaskOptions):
         None, alias="import", description="Module to import first, for environments registered elsewhere."
     )
     max_steps: int | None = Option(
-        None, ge=1, description="Cut episodes after this many steps (default: the environment's limit, or 10000)."
+        None,
+        ge=1,
+        description="Cut episodes after this many steps (default: the environment's limit, or 10000).",
     )
     gamma: float = Option(0.99, ge=0, le=1, description="Default discount of the returns to be predicted.")
 

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from stores.layout import Episode, Field
+from stores.groups import Episode
+from stores.layout import Field
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
 

@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field as Option
 from pydantic import model_validator
 
-from stores.layout import Episode, Field
+from stores.groups import Episode
+from stores.layout import Field
 
 from .spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
 
@@ -24,9 +25,7 @@ MAX_DISTRACTORS = 125  # obs[1] is stored as int8
 
 
 class TMazeOptions(TaskOptions):
-    length: int = Option(
-        1000, ge=1, le=100_000_000, description="Steps from the hint to the junction (at least)."
-    )
+    length: int = Option(1000, ge=1, le=100_000_000, description="Steps from the hint to the junction (at least).")
     mode: Literal["LN", "LNR"] = Option(
         "LNR", description="LN: exactly that length. LNR: 0 to 9 steps more, drawn per episode."
     )
@@ -58,7 +57,7 @@ class Maze:
 def draw_maze(rng: np.random.Generator, options: TMazeOptions) -> Maze:
     hint = 1 if rng.integers(2) else -1
     length = options.length + (int(rng.integers(LENGTH_SPREAD)) if options.mode == "LNR" else 0)
-    noise = np.frombuffer(rng.bytes(length // 8 + 1), np.uint8)
+    noise = _random_bytes(rng, length // 8 + 1)
     if not options.distractors:
         return Maze(hint, length, noise, np.array([length]), np.zeros(1, np.float32))
     count = options.distractors + 1
@@ -130,4 +129,9 @@ class TMaze:
 def random_actions(seed: int, steps: int) -> np.ndarray:
     """The random policy's actions for an episode: a stream of its own, apart from the maze's."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
-    return np.unpackbits(np.frombuffer(rng.bytes(-(-steps // 8)), np.uint8), count=steps)
+    return np.unpackbits(_random_bytes(rng, -(-steps // 8)), count=steps)
+
+
+def _random_bytes(rng: np.random.Generator, count: int) -> np.ndarray:
+    words = rng.bit_generator.random_raw(-(-count // 8))
+    return np.asarray(words).astype("<u8", copy=False).view(np.uint8)[:count]

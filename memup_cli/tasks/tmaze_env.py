@@ -1,6 +1,6 @@
 """T-Maze as a Gymnasium environment, single and vectorised. `memup collect tmaze` writes what stepping these gives."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -16,13 +16,15 @@ def _spaces(options: TMazeOptions) -> tuple[Box, Discrete]:
     return Box(np.array([-1, 0, -1], np.float32), high, dtype=np.float32), Discrete(2)
 
 
-class TMazeEnv(gymnasium.Env[np.ndarray, int]):
+class TMazeEnv(gymnasium.Env[np.ndarray, Any]):
     """One maze. Actions: 0 left, 1 right; they matter at the junction only. The hint +1 asks for right."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
-
     def __init__(
-        self, length: int = 1000, mode: Literal["LN", "LNR"] = "LNR", distractors: int = 0, render_mode: None = None
+        self,
+        length: int = 1000,
+        mode: Literal["LN", "LNR"] = "LNR",
+        distractors: int = 0,
+        render_mode: None = None,
     ) -> None:
         self.options = TMazeOptions(length=length, mode=mode, distractors=distractors)
         self.observation_space, self.action_space = _spaces(self.options)
@@ -89,17 +91,17 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        seeds = [seed + i for i in self._rows] if isinstance(seed, int) else seed or [None] * self.num_envs
+        seeds: list[int | None] = [None] * self.num_envs
+        if seed is not None:
+            seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else list(seed)
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         for i in np.flatnonzero(mask):
-            if seeds[i] is not None:
-                self._rngs[i] = np.random.Generator(np.random.PCG64(int(seeds[i])))
+            if (own := seeds[i]) is not None:
+                self._rngs[i] = np.random.Generator(np.random.PCG64(own))
         self._draw(np.flatnonzero(mask))
         return self._observe(), {}
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         fresh = self._over.copy() if self.autoreset_mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
         if fresh.any():
             self._draw(np.flatnonzero(fresh))
@@ -110,7 +112,7 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._step += ~fresh
         done = self._step > self._length
         self._step[done] = self._length[done]
-        self._over = done
+        self._over = done.copy()
         info: dict[str, Any] = {}
         if self.autoreset_mode is AutoresetMode.SAME_STEP and done.any():
             final = self._observe()

@@ -18,7 +18,7 @@ from ..errors import UsageProblem
 from ..interrupts import StopFlag
 from ..runs import SPLITS, attempt, now, refresh_collect, shard_path, shard_ranges
 from ..tasks.spec import Task
-from .generation import collect_shard, open_executor
+from .generation import GroupMaker, collect_shard
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ def collect(collection: Collection) -> dict[str, Any]:
     """Complete this part; returns the summary to print. Raises Stopped after a signal, all work committed."""
     began = time.monotonic()
     manifest = _open(collection)
-    if not collection.restart and _part_is_complete(manifest, collection):
-        manifest.stages["collect"] = refresh_collect(manifest)
+    if not collection.restart and _is_complete(manifest):
         return _summary(manifest, "up to date", 0, began)
     layout = plan(
         collection.task.spec.fields,
@@ -61,7 +60,7 @@ def collect(collection: Collection) -> dict[str, Any]:
     steps = 0
     stop = StopFlag()
     try:
-        with stop, open_executor(collection.task, collection.workers, stop) as executor:
+        with stop, GroupMaker(collection.task, collection.workers, stop) as maker:
             for split, episodes in _episodes(collection).items():
                 first, last = shard_ranges(episodes, collection.config["shards"])[collection.part]
                 identity = Identity(
@@ -76,7 +75,7 @@ def collect(collection: Collection) -> dict[str, Any]:
                     layout=layout,
                 )
                 if not stop:
-                    steps += _collect_split(collection, identity, executor, stop)
+                    steps += _collect_split(collection, identity, maker, stop)
     except BaseException as error:
         _record_failure(manifest, collection, error)
         raise
@@ -97,7 +96,7 @@ def _episodes(collection: Collection) -> dict[str, int]:
     return dict(zip(SPLITS, (collection.config["episodes"], collection.config["test_episodes"]), strict=True))
 
 
-def _collect_split(collection: Collection, identity: Identity, executor: Any, stop: StopFlag) -> int:
+def _collect_split(collection: Collection, identity: Identity, maker: GroupMaker, stop: StopFlag) -> int:
     path = shard_path(collection.run, identity.split, identity.shard)
     steps_done, began = 0, time.monotonic()
 
@@ -120,8 +119,7 @@ def _collect_split(collection: Collection, identity: Identity, executor: Any, st
             path,
             identity,
             collection.task,
-            executor,
-            window=2 * collection.workers,
+            maker,
             commit_every=collection.commit_every,
             stop=stop,
             progress=progress,
@@ -133,7 +131,7 @@ def _open(collection: Collection) -> Manifest:
     """The run's manifest; refuses a run that was collected with other options, unless told to restart."""
     run = collection.run
     if not Manifest.exists(run):
-        if run.is_dir() and any(run.iterdir()) and not (run / "trajectories").is_dir():
+        if run.is_dir() and not all(_left_by_a_killed_attempt(p) for p in run.iterdir()):
             raise UsageProblem(f"{run} is not empty and not a run; choose a new folder with --run")
         return Manifest.new(run, collection.described)
     if collection.restart:
@@ -159,10 +157,14 @@ def _open(collection: Collection) -> Manifest:
     return manifest
 
 
-def _part_is_complete(manifest: Manifest, collection: Collection) -> bool:
-    entry = refresh_collect(manifest)
-    mine = f"{collection.part}/{collection.config['shards']}"
-    return bool(entry) and not any(shard["shard"] == mine for shard in entry["missing"])
+def _left_by_a_killed_attempt(path: Path) -> bool:
+    return path.name == "trajectories" or path.name.startswith("manifest.")
+
+
+def _is_complete(manifest: Manifest) -> bool:
+    """Recorded as complete, and still so on disk."""
+    recorded = manifest.stages.get("collect", {}).get("status")
+    return recorded == "complete" and refresh_collect(manifest)["status"] == "complete"
 
 
 def _discard(collection: Collection) -> None:

@@ -1,23 +1,23 @@
 """Generate episodes and append them to a shard, commit group by commit group."""
 
+import hashlib
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
-import numpy as np
-
-from stores.layout import EncodedGroup, Identity, Layout, encode_group
+from stores.groups import EncodedGroup, Episode, GroupBuffer, encode_group
+from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
 from ..interrupts import StopFlag
-from ..runs import SPLITS
 from ..tasks.spec import Task
-from .workers import worker_processes
+from .workers import abandonable, worker_processes
 
 
 @dataclass(frozen=True)
@@ -34,37 +34,72 @@ class GroupRequest:
 
 def episode_seed(seed: int, split: str, index: int) -> int:
     """Seed of episode `index`: the only thing its contents depend on, besides the task's options."""
-    state = np.random.SeedSequence((seed, SPLITS.index(split), index)).generate_state(1, np.uint64)
-    return int(state[0] >> np.uint64(1))
+    digest = hashlib.blake2b(f"{seed}/{split}/{index}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1  # the episode table holds signed numbers
+
+
+def episodes_of(request: GroupRequest) -> Iterator[Episode]:
+    for index in range(request.first, request.stop):
+        yield request.task.episode(episode_seed(request.seed, request.split, index))
 
 
 def make_group(request: GroupRequest) -> EncodedGroup:
-    seeds = [episode_seed(request.seed, request.split, i) for i in range(request.first, request.stop)]
-    return encode_group(request.layout, [request.task.episode(seed) for seed in seeds])
+    """What a worker process does: play and encode one group."""
+    return encode_group(request.layout, episodes_of(request))
 
 
 def available_cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-@contextmanager
-def open_executor(task: Task, workers: int, stop: StopFlag) -> Iterator[Executor]:
-    """Threads where numpy and the codec do the work, processes where Python steps an environment."""
-    if task.vectorised:
-        with ThreadPoolExecutor(workers, thread_name_prefix="memup-collect") as threads:
-            yield threads
-        return
-    with worker_processes(workers, stop) as processes:
-        yield processes
+class GroupMaker:
+    """Makes groups in the background. Use as a context manager.
+
+    A vectorised task fills buffers here, in many short numpy calls that would only fight over the interpreter in
+    threads, while threads compress the buffers before; a stepped one is played in worker processes.
+    """
+
+    def __init__(self, task: Task, workers: int, stop: StopFlag) -> None:
+        self._vectorised = task.vectorised
+        pool = ThreadPoolExecutor(workers) if task.vectorised else worker_processes(workers, stop)
+        self._pool: AbstractContextManager[Executor] = pool
+        self._free: list[GroupBuffer] = []
+        self.window = 2 * workers
+
+    def __enter__(self) -> "GroupMaker":
+        self._executor = self._pool.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._pool.__exit__(kind, error, trace)
+
+    def start(self, request: GroupRequest) -> Future[EncodedGroup]:
+        if not self._vectorised:
+            return self._executor.submit(abandonable, make_group, request)
+        buffer = self._take(request.layout).fill(episodes_of(request))
+        return self._executor.submit(self._encode, buffer)
+
+    def _take(self, layout: Layout) -> GroupBuffer:
+        fitting = [buffer for buffer in self._free if buffer.layout == layout]
+        if not fitting:
+            return GroupBuffer(layout)
+        self._free.remove(fitting[0])
+        return fitting[0]
+
+    def _encode(self, buffer: GroupBuffer) -> EncodedGroup:
+        encoded = buffer.encode()
+        self._free.append(buffer)
+        return encoded
 
 
 def collect_shard(
     path: Path,
     identity: Identity,
     task: Task,
-    executor: Executor,
+    maker: GroupMaker,
     *,
-    window: int,
     commit_every: float,
     stop: StopFlag,
     progress: Callable[[int, int], None],
@@ -75,11 +110,14 @@ def collect_shard(
     with ShardWriter(path, identity) as writer:
         started(writer)
         requests = [
-            (group, GroupRequest(task, identity.layout, identity.seed, identity.split, *_span(identity, group)))
+            (
+                group,
+                GroupRequest(task, identity.layout, identity.seed, identity.split, *_span(identity, group)),
+            )
             for group in writer.missing_groups()
         ]
         committed_at = time.monotonic()
-        for group, request, encoded in _ordered(executor, requests, window, stop):
+        for group, request, encoded in _ordered(maker, requests, stop):
             writer.add(group, encoded)
             steps += encoded.steps
             if time.monotonic() - committed_at >= commit_every:
@@ -99,15 +137,17 @@ def _span(identity: Identity, group: int) -> tuple[int, int]:
 
 
 def _ordered(
-    executor: Executor, requests: list[tuple[int, GroupRequest]], window: int, stop: StopFlag
+    maker: GroupMaker, requests: list[tuple[int, GroupRequest]], stop: StopFlag
 ) -> Iterator[tuple[int, GroupRequest, EncodedGroup]]:
-    """Groups in order, `window` of them under way: RAM does not depend on how many there are."""
+    """Groups in order, a window of them under way: RAM does not depend on how many there are."""
     waiting: deque[tuple[int, GroupRequest, Future[EncodedGroup]]] = deque()
     todo = iter(requests)
     try:
         while not stop:
-            while len(waiting) < window and (following := next(todo, None)):
-                waiting.append((*following, executor.submit(make_group, following[1])))
+            if len(waiting) < maker.window and (following := next(todo, None)):
+                waiting.append((*following, maker.start(following[1])))
+                if not waiting[0][2].done():
+                    continue
             if not waiting:
                 return
             while not waiting[0][2].done() and not stop:

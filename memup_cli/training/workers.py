@@ -4,10 +4,14 @@ import ctypes
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any, TypeVar
 
 from ..errors import BadInput
 from ..interrupts import StopFlag
@@ -15,11 +19,23 @@ from ..interrupts import StopFlag
 _PR_SET_PDEATHSIG = 1
 
 
+GRACE = 2.0  # seconds for workers to leave their episodes before they are killed
+
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+_busy = threading.Event()  # in a worker: an episode is being played
+
+
+class _Abandoned(BaseException):
+    """Raised in a worker in the middle of an episode that nobody wants any more."""
+
+
 @contextmanager
 def worker_processes(workers: int, stop: StopFlag) -> Iterator[Executor]:
-    """A pool of spawned processes; when the work ends early they are killed, not waited for."""
+    """A pool of spawned processes; when the work ends early they drop their episodes instead of finishing them."""
     pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_die_with_parent, initargs=(os.getpid(),)
+        workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(os.getpid(),)
     )
     finished = False
     try:
@@ -31,16 +47,43 @@ def worker_processes(workers: int, stop: StopFlag) -> Iterator[Executor]:
             "kept; try again with fewer --workers."
         ) from None
     finally:
+        children = multiprocessing.active_children()
+        pool.shutdown(wait=False, cancel_futures=True)
         if not finished:
-            for child in multiprocessing.active_children():
-                child.kill()
-        pool.shutdown(wait=True, cancel_futures=True)
+            _abandon(children)
+        pool.shutdown(wait=True)
 
 
-def _die_with_parent(parent: int) -> None:
+def _abandon(children: list[Any]) -> None:
+    for child in children:
+        os.kill(child.pid, signal.SIGUSR1)
+    deadline = time.monotonic() + GRACE
+    for child in children:
+        child.join(max(0.0, deadline - time.monotonic()))
+        if child.is_alive():  # busy in code that never comes back to Python
+            child.kill()
+
+
+def _prepare(parent: int) -> None:
     """Run first in every worker: killed with its parent, deaf to the signals that the parent handles."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, _leave_episode)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
+
+
+def abandonable(work: Callable[[Request], Result], request: Request) -> Result:
+    """Run work(request) in a worker so that it can be dropped half-way."""
+    _busy.set()
+    try:
+        return work(request)
+    finally:
+        _busy.clear()
+
+
+def _leave_episode(number: int, frame: FrameType | None) -> None:
+    if _busy.is_set():
+        _busy.clear()
+        raise _Abandoned

@@ -1,0 +1,42 @@
+# VENV: where the virtual environment is made, if there is none yet.   PYTHON: what makes it (3.11 or newer).
+VENV ?= .venv
+PYTHON ?= python3
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.memup-installed
+
+.PHONY: demo test check lint types tests test-slow faults benchmarks setup clean
+
+demo: setup            ## From nothing to a filled trajectory store, shown
+	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
+
+test: setup check      ## Lint, types and tests
+
+check: lint types tests
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy --strict stores
+	$(BIN)/mypy memup_cli
+
+tests: setup
+	$(BIN)/pytest -n 2
+
+test-slow: setup       ## The tests that take minutes: 100 kills, every fault point
+	$(BIN)/pytest -n 2 -m slow --override-ini addopts="-ra --strict-markers"
+
+benchmarks: setup
+	$(BIN)/python benchmarks/collect.py
+	$(BIN)/python benchmarks/stream.py
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

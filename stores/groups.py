@@ -1,0 +1,89 @@
+"""Commit groups: episodes laid one after another, padded to whole chunks, encoded."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .codec import Array, checksum, encode
+from .layout import Field, Layout
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One episode as a task yields it: arrays with one leading time axis."""
+
+    arrays: dict[str, Array]
+    seed: int
+    terminated: bool = True
+
+
+@dataclass(frozen=True)
+class EncodedGroup:
+    """A commit group ready to be written: the same bytes wherever it will lie."""
+
+    rows: Array  # (episodes, columns) int64, starts relative to the group
+    chunks: dict[str, list[bytes]]  # per field
+    steps: int
+
+
+class GroupBuffer:
+    """Room for one group's steps. Reuse it: fresh memory costs more than filling it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._arrays: dict[str, Array] = {
+            f.name: np.empty((layout.chunk_steps, *f.shape), f.numpy) for f in layout.fields
+        }
+        self._rows: list[tuple[int, ...]] = []
+        self._steps = 0
+
+    def fill(self, episodes: Iterable[Episode]) -> "GroupBuffer":
+        """Copy the episodes in, one after another; they may come from a generator."""
+        self._rows, self._steps = [], 0
+        for episode in episodes:
+            length = len(episode.arrays[self.layout.fields[0].name])
+            self._reserve(self._steps + length)
+            found = 0
+            for field in self.layout.fields:
+                values = episode.arrays[field.name]
+                _check(field, values, length)
+                part = self._arrays[field.name][self._steps : self._steps + length]
+                part[...] = values
+                found = checksum(part, found)
+            self._rows.append((self._steps, length, episode.seed, int(episode.terminated), found))
+            self._steps += length
+        return self
+
+    def encode(self) -> EncodedGroup:
+        size = self.layout.chunk_steps
+        count = -(-self._steps // size)
+        chunks: dict[str, list[bytes]] = {}
+        for field in self.layout.fields:
+            values = self._arrays[field.name]
+            values[self._steps : count * size] = 0
+            chunks[field.name] = [
+                encode(values[i * size : (i + 1) * size], field.shuffle, field.typesize) for i in range(count)
+            ]
+        return EncodedGroup(np.array(self._rows, "<i8"), chunks, self._steps)
+
+    def _reserve(self, steps: int) -> None:
+        """Grow to whole chunks with room for `steps`, keeping what is there."""
+        for field in self.layout.fields:
+            old = self._arrays[field.name]
+            if len(old) < steps:
+                chunks = -(-max(steps, 3 * len(old) // 2) // self.layout.chunk_steps)
+                new = np.empty((chunks * self.layout.chunk_steps, *field.shape), field.numpy)
+                new[: self._steps] = old[: self._steps]
+                self._arrays[field.name] = new
+
+
+def encode_group(layout: Layout, episodes: Iterable[Episode]) -> EncodedGroup:
+    return GroupBuffer(layout).fill(episodes).encode()
+
+
+def _check(field: Field, values: Array, length: int) -> None:
+    if values.shape != (length, *field.shape) or not length:
+        raise ValueError(f"{field.name!r} of an episode has shape {values.shape}, not {(length, *field.shape)}")
+    if not np.can_cast(values.dtype, field.numpy, "same_kind"):
+        raise ValueError(f"{field.name!r} of an episode is {values.dtype}, which is not stored as {field.dtype}")

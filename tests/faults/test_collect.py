@@ -1,0 +1,279 @@
+"""Whatever happens to collect, at whatever call: nothing committed is lost, and the finished store is the same."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from memup_cli.app import app
+from stores.integrity import Check, check_shard
+from stores.manifest import Manifest
+from stores.reader import Shard, shard_exists
+from tests.cli import Memup, files_of
+from tests.faults.injection import count_calls, run_with_fault
+
+SMALL = ["collect", "copy", "--length", "20", "--episodes", "7", "--test-episodes", "2", "--run", "run"]
+TMAZE = [
+    *("collect", "tmaze", "--length", "270000", "--episodes", "2", "--test-episodes", "1", "--commit-every", "0"),
+    *("--run", "run", "--workers", "1"),
+]
+
+
+def committed(run: Path) -> dict[str, int]:
+    found = {}
+    for path in sorted(run.glob("trajectories/*/*.zarr")):
+        if shard_exists(path):
+            shard = Shard(path)
+            assert all(len(shard.rows(g)) for g in shard.available_groups())
+            found[str(path.relative_to(run))] = shard.state.committed
+    return found
+
+
+def assert_nothing_lost(folder: Path, reference: Path, before: dict[str, int]) -> None:
+    """What was committed is still there and whole; running again gives the same store, byte for byte."""
+    run = folder / "run"
+    after = committed(run)
+    assert all(after.get(path, 0) >= count for path, count in before.items())
+    for path in after:
+        assert check_shard(run / path, Check(), lambda episodes: None) == []
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+        app([*TMAZE, "--quiet", "--json"], standalone_mode=False)
+    assert files_of(run / "trajectories") == files_of(reference / "trajectories")
+    assert Manifest.load(run).stages["collect"]["status"] == "complete"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reference")
+    Memup(folder)(*TMAZE)
+    return folder / "run"
+
+
+def sweep(tmp_path: Path, reference: Path, action: str, points: list[int]) -> dict[int, int]:
+    """Exit codes by point, each point on a fresh folder."""
+    codes = {}
+    for at in points:
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        done = run_with_fault(folder, TMAZE, at, action)
+        codes[at] = done.returncode
+        assert "Traceback" not in done.stderr, done.stderr
+        assert_nothing_lost(folder, reference, {})
+        shutil.rmtree(folder)
+    return codes
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
+    folder = tmp_path_factory.mktemp("calls")
+    return count_calls(folder, TMAZE, tmp_path_factory.mktemp("counter") / "count")
+
+
+FAULTS = [
+    ("kill", {-signal.SIGKILL}),
+    ("after", {-signal.SIGKILL}),
+    ("torn", {-signal.SIGKILL}),
+    ("once:28", {0, 74}),
+    ("from:28", {74}),
+    ("once:5", {0, 74}),
+    ("did:2", {0, 74}),
+]
+
+
+@pytest.mark.parametrize(("action", "allowed"), FAULTS)
+def test_a_fault_at_some_calls_loses_nothing(tmp_path, reference, calls, action, allowed):
+    points = random.Random(action).sample(range(1, calls + 1), 3)
+    codes = sweep(tmp_path, reference, action, points)
+    assert set(codes.values()) <= allowed, codes
+
+
+# Dying before a call is dying after the one before it, and torn dies before every call that writes nothing.
+@pytest.mark.slow
+@pytest.mark.parametrize(("action", "allowed"), [f for f in FAULTS if f[0] in ("torn", "from:28", "once:5", "did:2")])
+def test_a_fault_at_every_call_loses_nothing(tmp_path, reference, calls, action, allowed):
+    codes = sweep(tmp_path, reference, action, list(range(1, calls + 1)))
+    print(f"{action}: {calls} points, exit codes {sorted(set(codes.values()))}")
+    assert set(codes.values()) <= allowed, codes
+
+
+def kill_at_random(memup: Memup, reference: Path, kills: int, seed: int) -> int:
+    """kill -9 at random moments, again and again, until so many kills have hit; returns the finished collections."""
+    rng, hits, finished = random.Random(seed), 0, 0
+    run = memup.folder / "run"
+    before: dict[str, int] = {}
+    began = time.monotonic()
+    memup(*TMAZE)
+    usual = time.monotonic() - began
+    shutil.rmtree(run)
+    while hits < kills:
+        process = memup.start(*TMAZE)
+        try:
+            process.communicate(timeout=rng.uniform(0, 1.2 * usual))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            hits += 1
+        after = committed(run)
+        assert all(after.get(path, 0) >= count for path, count in before.items())
+        before = after
+        if process.returncode == 0:
+            assert files_of(run / "trajectories") == files_of(reference / "trajectories")
+            shutil.rmtree(run)
+            before, finished = {}, finished + 1
+    assert_nothing_lost(memup.folder, reference, before)
+    return finished
+
+
+def test_kills_at_random_moments_lose_nothing(memup, reference):
+    kill_at_random(memup, reference, kills=4, seed=1)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_at_random_moments_lose_nothing(memup, reference):
+    print(f"100 kills, {kill_at_random(memup, reference, kills=100, seed=2)} collections finished in between")
+
+
+def wait_for_commit(run: Path, process: subprocess.Popen[str]) -> None:
+    """Until the first group counts; an event, not a time."""
+    while process.poll() is None:
+        state = run / "trajectories" / "train" / "0000.zarr" / "episodes" / "row" / "zarr.json"
+        if state.exists() and json.loads(state.read_text())["attributes"]["memup"]["committed"]:
+            return
+
+
+LONG = [*TMAZE[:4], "--episodes", "60", *TMAZE[6:]]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 130)])
+def test_a_signal_commits_and_says_how_to_continue(memup, number, code):
+    process = memup.start(*LONG)
+    wait_for_commit(memup.folder / "run", process)
+    process.send_signal(number)
+    process.send_signal(number)  # a second one is harmless
+    _, err = process.communicate()
+    assert process.returncode == code, err
+    assert "episodes are saved" in err
+    assert "memup collect --run run" in err
+    entry = memup("status", "--run", "run", "--json").json["stages"]["collect"]
+    assert entry["status"] == "interrupted"
+    assert 0 < entry["done"] < 61
+    resumed = memup("collect", "--run", "run")
+    assert "resuming at" in resumed.err
+    memup(*LONG[:-4], "--run", "whole")
+    assert files_of(memup.folder / "run" / "trajectories") == files_of(memup.folder / "whole" / "trajectories")
+
+
+def test_stopping_worker_processes_is_quick_and_leaves_none_behind(memup):
+    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
+    process = memup.start(*gym, "--commit-every", "0")
+    wait_for_commit(memup.folder / "run", process)
+    children = children_of(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == 75, err
+    assert err.strip().count("\n") == 0, err
+    assert not [pid for pid in children if alive(pid)]
+
+
+def test_killing_the_command_kills_its_workers(memup):
+    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
+    process = memup.start(*gym, "--commit-every", "0")
+    wait_for_commit(memup.folder / "run", process)
+    workers = [pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid)]
+    assert len(workers) == 2
+    process.kill()
+    process.communicate()
+    for pid in workers:
+        while alive(pid):
+            pass  # the kernel delivers the parent-death signal
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_full_disk_is_reported_and_survived(memup, reference):
+    disk = memup.folder / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("mounting a small tmpfs is not allowed here")
+    try:
+        failed = memup(*TMAZE[:-4], "--workers", "1", "--run", "disk/run", code=74)
+        assert "No space left" in failed.err
+        assert "bytes needed" in failed.err
+        assert "disk/run" in failed.err
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        memup("verify", "--run", "disk/run")
+        memup(*TMAZE[:-4], "--workers", "1", "--run", "disk/run")
+        assert files_of(disk / "run" / "trajectories") == files_of(reference / "trajectories")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_any_work(memup):
+    (memup.folder / "closed").mkdir(mode=0o555)
+    if os.geteuid() == 0:
+        bound = subprocess.run(["mount", "--bind", "-o", "ro", "closed", "closed"], cwd=memup.folder, check=False)
+        read_only = subprocess.run(
+            ["mount", "-o", "remount,bind,ro", "closed"], cwd=memup.folder, capture_output=True, check=False
+        )
+        if bound.returncode or read_only.returncode:
+            pytest.skip("bind mounts are not allowed here")
+    try:
+        failed = memup(*SMALL[:-1], "closed/run", code=74)
+        assert "closed/run" in failed.err
+        assert "--run" in failed.err
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", memup.folder / "closed"], check=False, stderr=subprocess.DEVNULL)
+
+
+def test_a_living_owner_keeps_others_out(memup):
+    process = memup.start(*LONG)
+    wait_for_commit(memup.folder / "run", process)
+    process.send_signal(signal.SIGSTOP)
+    try:
+        refused = memup(*LONG, code=75)
+        assert f"process {process.pid}" in refused.err
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+
+
+def test_a_zombie_that_lost_its_lease_commits_nothing_more(memup):
+    process = memup.start(*LONG)
+    run = memup.folder / "run"
+    wait_for_commit(run, process)
+    process.send_signal(signal.SIGSTOP)
+    lease = run / "trajectories" / "train" / "0000.zarr" / "lease.json"
+    lease.write_text(
+        json.dumps({**json.loads(lease.read_text()), "token": "other", "host": "node7", "pid": 42, "job": "99"})
+    )
+    process.send_signal(signal.SIGCONT)
+    _, err = process.communicate()
+    assert process.returncode == 75
+    assert "process 42 on node7, job 99" in err
+    assert "taking over from process 42 on node7, job 99" in memup(*LONG).err
