@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -12,6 +13,7 @@ from typing import Any
 from .errors import DamagedData, StoreIO, UnsafePath
 
 PARTIAL = ".partial"
+_OWN = f".{secrets.token_hex(4)}{PARTIAL}"  # two processes that write the same file must not share a temporary one
 MAX_OPEN = 192  # files at a time, well below the usual limit of 1024 descriptors
 
 _ADVICE = {
@@ -59,6 +61,17 @@ def rename(source: Path, target: Path) -> None:
             raise
 
 
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + _OWN)
+
+
+def drop_partials(folder: Path) -> None:
+    """Remove what killed attempts left half-written directly in a folder."""
+    for left in folder.glob("*" + PARTIAL):
+        with io_errors(left):
+            left.unlink(missing_ok=True)
+
+
 class PendingFiles:
     """Files written under a temporary name, made durable and renamed together.
 
@@ -72,8 +85,7 @@ class PendingFiles:
         if len(self._open) >= MAX_OPEN:
             self.publish()
         with io_errors(path, len(data)):
-            temporary = path.with_name(path.name + PARTIAL)
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+            fd = os.open(_temporary(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
             self._open.append((fd, path))
             write_all(fd, data)
 
@@ -88,7 +100,7 @@ class PendingFiles:
                 finally:
                     self._open.pop(0)
                     os.close(fd)
-                rename(path.with_name(path.name + PARTIAL), path)
+                rename(_temporary(path), path)
             folders[path.parent] = None
         for folder in folders:
             with io_errors(folder):
@@ -100,7 +112,7 @@ class PendingFiles:
             with contextlib.suppress(OSError):
                 os.close(fd)
             with contextlib.suppress(OSError):
-                path.with_name(path.name + PARTIAL).unlink()
+                _temporary(path).unlink()
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import lease as leases
 from .codec import Array
-from .errors import DamagedData, StoreError, UnsafePath
+from .errors import DamagedData, FormatMismatch, StoreError, UnsafePath
 from .files import io_errors, make_folder, sync_folder, to_json, write_durably
 from .layout import LENGTH, START, rows_metadata
 from .reader import Shard
@@ -38,7 +38,7 @@ def check_shard(path: Path, count: Check, progress: Callable[[int], None]) -> li
         _refuse_links(path)
         shard = Shard(path)
         _ = shard.chunks
-    except UnsafePath:
+    except (UnsafePath, FormatMismatch):
         raise
     except StoreError as error:
         return [Damage(path, None, "", None, (0, 0), str(error))]

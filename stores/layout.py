@@ -9,13 +9,14 @@ A *commit group* is group_episodes consecutive episodes. It starts on a chunk bo
 committed chunk is ever written again, and what a group holds does not depend on where or when it was written.
 """
 
+import json
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from .codec import codec_metadata
+from .codec import checksum, codec_metadata
 from .errors import DamagedData, FormatMismatch
 
 FORMAT = 1
@@ -122,13 +123,18 @@ class Identity:
     layout: Layout
 
     def to_attributes(self) -> dict[str, Any]:
-        return {"memup": {"format": FORMAT, **asdict(self)}}
+        values = {"format": FORMAT, **asdict(self)}
+        return {"memup": {**values, "checksum": json_checksum(values)}}
 
     @staticmethod
     def from_attributes(attributes: Any, where: str) -> "Identity":
         try:
             values = dict(attributes["memup"])
-            check_format(values.pop("format"), where)
+            check_format(values["format"], where)
+            claimed = values.pop("checksum")
+            if claimed != json_checksum(values):
+                raise DamagedData(f"{where} is damaged or was changed by hand: its checksum does not match")
+            del values["format"]
             layout = values.pop("layout")
             fields = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in layout["fields"])
             cut = Layout(fields, int(layout["chunk_steps"]), int(layout["group_episodes"]))
@@ -138,6 +144,11 @@ class Identity:
         if identity.episodes < 0 or cut.chunk_steps < 1 or cut.group_episodes < 1 or not fields:
             raise DamagedData(f"{where} describes an impossible shard")
         return identity
+
+
+def json_checksum(values: Any) -> str:
+    """Checksum of what will be read back from JSON; it tells damaged or hand-edited metadata from good."""
+    return f"{checksum(json.dumps(values, sort_keys=True).encode()):08x}"
 
 
 def check_format(found: Any, where: str) -> None:
@@ -186,11 +197,12 @@ def rows_metadata(
     layout: Layout, episodes: int, committed: int, next_chunk: int, quarantined: list[list[int]]
 ) -> dict[str, Any]:
     """zarr.json of the episode table; renaming it into place is the commit."""
-    state = {
+    state: dict[str, Any] = {
         "columns": list(COLUMNS),
         "committed": committed,
         "next_chunk": next_chunk,
         "quarantined": quarantined,  # [group, its first chunk, its number of chunks]
     }
+    state["checksum"] = json_checksum(state)
     shape, chunk = (episodes, len(COLUMNS)), (layout.group_episodes, len(COLUMNS))
     return array_metadata(np.dtype("<i8"), shape, chunk, "shuffle", 8, {"memup": state})

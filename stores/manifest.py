@@ -4,8 +4,6 @@ Written atomically, the generation before it kept beside it as manifest.previous
 A checksum over its contents tells a damaged or hand-edited manifest from a good one.
 """
 
-import hashlib
-import json
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 
 from .errors import DamagedData, StoreError, StoreIO
 from .files import inside, make_folder, read_file, read_json, refuse_link, to_json, write_durably
-from .layout import FORMAT, check_format
+from .layout import FORMAT, check_format, json_checksum
 
 NAME, PREVIOUS = "manifest.json", "manifest.previous.json"
 STATUSES = ("running", "interrupted", "complete", "failed")
@@ -65,7 +63,7 @@ class Manifest:
             write_durably(self.run / PREVIOUS, read_file(current))
         self.data["generation"] += 1
         self.data.pop("checksum", None)
-        self.data["checksum"] = _checksum(self.data)
+        self.data["checksum"] = json_checksum(self.data)
         write_durably(current, to_json(self.data))
 
     def stale(self, stage: str) -> list[str]:
@@ -92,13 +90,9 @@ def _read(run: Path, name: str) -> dict[str, Any]:
     for field, value in _paths(data, name):
         inside(run, str(value), field)
     claimed = data.pop("checksum", None)
-    if claimed != _checksum(data):
+    if claimed != json_checksum(data):
         raise DamagedData(f"{path} is damaged or was changed by hand: its checksum does not match")
     return data
-
-
-def _checksum(data: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def _paths(value: Any, where: str) -> Iterator[tuple[str, Any]]:

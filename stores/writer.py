@@ -11,11 +11,10 @@ import numpy as np
 
 from . import lease as leases
 from .codec import encode
-from .errors import DamagedData, Fenced
+from .errors import DamagedData, Fenced, StoreIO
 from .files import (
-    PARTIAL,
     PendingFiles,
-    io_errors,
+    drop_partials,
     make_folder,
     read_json,
     remove_tree,
@@ -40,7 +39,8 @@ class ShardWriter:
             raise DamagedData(f"{path} holds other data than this run describes; use --restart to replace it")
         self._lease, self.earlier = leases.take(path)
         self._state = read_state(path, identity)
-        self._drop_partials()
+        for folder in [path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())]:
+            drop_partials(folder)
         self._pending = PendingFiles()
         self._committed = self._state.committed  # with what is pending
         self._next_chunk = self._state.next_chunk
@@ -90,7 +90,11 @@ class ShardWriter:
         state = State(self._committed, self._next_chunk, tuple(self._quarantined))
         if state == self._state:
             return
-        self._pending.publish()
+        try:
+            self._pending.publish()
+        except StoreIO:
+            leases.check(self.path, self._lease)  # an attempt that took over has dropped our temporary files
+            raise
         needed = self._next_chunk * self.layout.chunk_steps
         if last:
             self._resize(needed)
@@ -145,9 +149,3 @@ class ShardWriter:
                 metadata = field_metadata(self.layout, field, capacity)
                 write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
                 self._capacity[field.name] = capacity
-
-    def _drop_partials(self) -> None:
-        for folder in [self.path, *(p for p in self.path.rglob("*") if p.is_dir() and not p.is_symlink())]:
-            for left in folder.glob("*" + PARTIAL):
-                with io_errors(left):
-                    left.unlink(missing_ok=True)

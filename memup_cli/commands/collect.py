@@ -26,9 +26,14 @@ class TaskGroup(TyperGroup):
         return task_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        from ..tasks import load_task
+        from ..tasks import load_task, task_names
 
-        task = load_task(name)
+        try:
+            task = load_task(name)
+        except UsageProblem as problem:
+            if name not in task_names():
+                raise
+            return _broken(name, problem)
 
         def body(task: Any, options: CollectOptions, stage: StageOptions) -> None:
             collect(name, task, options, stage)
@@ -38,6 +43,18 @@ class TaskGroup(TyperGroup):
         function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
         single.command(name, help=f"{task.summary}\n\n{ABOUT}")(function)
         return typer.main.get_command(single)
+
+
+def _broken(name: str, problem: UsageProblem) -> Any:
+    """A plug-in that does not load: listed as such, and explained when it is asked for."""
+
+    def explain(ctx: typer.Context) -> None:
+        raise problem
+
+    single = typer.Typer(add_completion=False)
+    settings = {"allow_extra_args": True, "ignore_unknown_options": True}
+    single.command(name, help="(does not load)", context_settings=settings)(explain)
+    return typer.main.get_command(single)
 
 
 app = typer.Typer(cls=TaskGroup, rich_markup_mode="rich", invoke_without_command=True)

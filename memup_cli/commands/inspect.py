@@ -60,7 +60,7 @@ def describe_split(trajectories: Any) -> dict[str, Any]:
                 "chunks": len(files),
                 "bytes": raw,
                 "stored_bytes": stored,
-                "ratio": raw / stored,
+                "ratio": raw / max(stored, 1),
             }
         )
     return {

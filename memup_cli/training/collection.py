@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stores.errors import StoreError
-from stores.files import remove_tree
+from stores.files import drop_partials, remove_tree
 from stores.layout import Identity, plan
 from stores.manifest import Manifest
 from stores.writer import ShardWriter
@@ -56,6 +56,8 @@ def collect(collection: Collection) -> dict[str, Any]:
     )
     if collection.restart:
         _discard(collection)
+    if collection.config["shards"] == 1 and collection.run.is_dir():
+        drop_partials(collection.run)
     _record(manifest, collection, "running", {"started": now(), "attempt": attempt()})
     steps = 0
     stop = StopFlag()
@@ -183,12 +185,10 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
     after writing, so whoever writes last leaves the truth.
     """
     for _ in range(10):
-        if Manifest.exists(collection.run):
-            current = Manifest.load(collection.run) if status != "running" else manifest
-            manifest.data["generation"] = max(manifest.data["generation"], current.data["generation"])
+        if status != "running":
+            manifest.data = Manifest.load(collection.run).data
         earlier = manifest.stages.get("collect", {})
-        entry = {**earlier, "config": collection.config, "status": status, **more}
-        manifest.stages["collect"] = entry
+        manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
         manifest.stages["collect"] = entry = refresh_collect(manifest)
         manifest.save()
         if status == "running" or refresh_collect(manifest) == entry:
