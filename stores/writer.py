@@ -29,7 +29,7 @@ GROWTH = 1.5
 
 
 class ShardWriter:
-    """The one writer of a shard. Use as a context manager; call add() in order, commit() now and then, finish()."""
+    """The one writer of a shard. Use as a context manager; call add() in order, and commit()."""
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path, self.identity, self.layout = path, identity, identity.layout
@@ -85,8 +85,8 @@ class ShardWriter:
         table[: len(group.rows), START] += start * self.layout.chunk_steps
         self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
 
-    def commit(self, last: bool = False) -> None:
-        """Make all that was added count."""
+    def commit(self) -> None:
+        """Make all that was added count. The last commit cuts the arrays' spare capacity: a full shard is exact."""
         state = State(self._committed, self._next_chunk, tuple(self._quarantined))
         if state == self._state:
             return
@@ -96,15 +96,11 @@ class ShardWriter:
             leases.check(self.path, self._lease)  # an attempt that took over has dropped our temporary files
             raise
         needed = self._next_chunk * self.layout.chunk_steps
-        if last:
+        if state.available(self.layout) == self.identity.episodes:
             self._resize(needed)
         elif needed > min(self._capacity.values()):
             self._resize(max(needed, int(min(self._capacity.values()) * GROWTH)))
         self._write_state(state)
-
-    def finish(self) -> None:
-        """Commit the last groups; the arrays' spare capacity is cut first, so that a finished shard is always exact."""
-        self.commit(last=True)
 
     def _write_state(self, state: State) -> None:
         leases.check(self.path, self._lease)

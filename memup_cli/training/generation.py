@@ -124,10 +124,7 @@ def collect_shard(
                 writer.commit()
                 committed_at = time.monotonic()
             progress(request.stop - request.first, encoded.steps)
-        if stop:
-            writer.commit()
-        else:
-            writer.finish()
+        writer.commit()
     return steps
 
 

@@ -37,7 +37,7 @@ def write(path: Path, layout: Layout, episodes: list[Episode], commit_each: bool
             writer.add(group, encode_group(layout, episodes[first:stop]))
             if commit_each:
                 writer.commit()
-        writer.finish()
+        writer.commit()
 
 
 fields_strategy = st.lists(
