@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from . import __version__, console
-from .commands import collect, inspect, status, verify
+from .commands import collect, inspect_run, status, verify
 from .errors import exit_code
 
 app = typer.Typer(
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(collect.app, name="collect")
 app.command("status")(status.status)
-app.command("inspect")(inspect.inspect)
+app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)
 
 

@@ -12,7 +12,9 @@ from rich.progress import Progress as Bar
 
 LINE_EVERY = 30.0  # seconds between two progress lines in a batch log
 
-stdout = Console(highlight=False)
+WIDTH = 120  # of tables that go to a file or a pipe
+
+stdout = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -27,7 +29,8 @@ def result(data: dict[str, Any], as_json: bool, table: Callable[[], Any]) -> Non
         sys.stdout.write(json.dumps(data, indent=2) + "\n")
         sys.stdout.flush()
     else:
-        stdout.print(table())
+        shown = table()
+        stdout.print(shown, markup=False, soft_wrap=isinstance(shown, str))
 
 
 def human_bytes(number: float) -> str:

@@ -153,6 +153,15 @@ def remove_tree(path: Path) -> None:
         sync_folder(path.parent)
 
 
+def move(source: Path, target: Path) -> None:
+    """Move a file or folder within a file system, durably."""
+    make_folder(target.parent)
+    with io_errors(target):
+        os.rename(source, target)
+        sync_folder(target.parent)
+        sync_folder(source.parent)
+
+
 def inside(root: Path, relative: str, field: str) -> Path:
     """The path of a relative name below root; absolute names, '..' and symbolic links are refused."""
     pure = PurePosixPath(relative)

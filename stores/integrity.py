@@ -8,7 +8,7 @@ from pathlib import Path
 from . import lease as leases
 from .codec import Array
 from .errors import DamagedData, FormatMismatch, StoreError, UnsafePath
-from .files import io_errors, make_folder, sync_folder, to_json, write_durably
+from .files import move, refuse_link, to_json, write_durably
 from .layout import LENGTH, START, rows_metadata
 from .reader import Shard
 
@@ -86,11 +86,7 @@ def group_chunks(shard: Shard, rows: Array) -> range:
 def _refuse_links(path: Path) -> None:
     for folder, folders, files in os.walk(path):
         for name in folders + files:
-            if (Path(folder) / name).is_symlink():
-                raise UnsafePath(
-                    f"{Path(folder) / name} is a symbolic link; links inside a store are refused because they can lead "
-                    "out of it. Replace it by the real file or folder."
-                )
+            refuse_link(Path(folder) / name)
 
 
 def quarantine(run: Path, damages: list[Damage]) -> list[Path]:
@@ -101,19 +97,11 @@ def quarantine(run: Path, damages: list[Damage]) -> list[Path]:
         groups = [d.group for d in damages if d.shard == path]
         holes = _holes(path, sorted({g for g in groups if g is not None})) if None not in groups else None
         if holes is None:
-            _move_shard(path, place)
+            move(path, place)
         else:
             _quarantine_groups(Shard(path), holes, place)
         places.append(place)
     return places
-
-
-def _move_shard(path: Path, place: Path) -> None:
-    make_folder(place.parent)
-    with io_errors(path):
-        os.rename(path, place)
-        sync_folder(place.parent)
-        sync_folder(path.parent)
 
 
 def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: Path) -> None:
@@ -131,9 +119,7 @@ def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: P
                     files.append(Path("steps") / field.name / shard.layout.chunk_key(field, chunk))
             for name in files:
                 if (shard.path / name).exists():
-                    make_folder((place / name).parent)
-                    with io_errors(shard.path / name):
-                        os.rename(shard.path / name, place / name)
+                    move(shard.path / name, place / name)
     finally:
         leases.release(shard.path, lease)
 

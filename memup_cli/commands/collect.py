@@ -13,8 +13,10 @@ from ..errors import StageMissing, UsageProblem
 from .options import command_function
 
 PANELS = {"options": "Collecting", "stage": "Every stage"}
-ABOUT = """Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an
-interrupted collection, and does nothing if it is complete."""
+ABOUT = (
+    "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
+    "interrupted collection, and does nothing if it is complete."
+)
 
 
 class TaskGroup(TyperGroup):
@@ -41,7 +43,7 @@ class TaskGroup(TyperGroup):
         models: dict[str, type[BaseModel]] = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
         function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
-        single.command(name, help=f"{task.summary}\n\n{ABOUT}")(function)
+        single.command(name, help=f"{task.summary}\n\n{ABOUT}\n\nExample: memup collect {task.example}")(function)
         return typer.main.get_command(single)
 
 

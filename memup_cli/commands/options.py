@@ -41,13 +41,13 @@ def _option(name: str, field: FieldInfo) -> str:
 def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
     flags = [f"--{_option(name, field)}"] + ([SHORT[name]] if name in SHORT else [])
     default: Any = field.default
-    shown = str(default) if default not in (None, False, "", PydanticUndefined) else False
+    shown = "" if default is None or default is False or default is PydanticUndefined else f" (default: {default})"
     option = typer.Option(
         *flags,
-        help=field.description,
+        help=f"{field.description}[dim]{shown}[/dim]",
         envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
         show_envvar=False,
-        show_default=shown,
+        show_default=False,
         rich_help_panel=panel,
     )
     annotation: Any = field.annotation

@@ -20,6 +20,7 @@ class AddOptions(TaskOptions):
 class Add:
     Options = AddOptions
     summary: ClassVar[str] = "Two marked numbers, their sum at a third mark."
+    example: ClassVar[str] = "add --length 500 --episodes 20000"
     vectorised: ClassVar[bool] = True
 
     def __init__(self, options: AddOptions) -> None:

@@ -24,6 +24,7 @@ class Copy:
 
     Options = CopyOptions
     summary: ClassVar[str] = "Ten digits, to be repeated at the end of the sequence."
+    example: ClassVar[str] = "copy --length 1020"
     vectorised: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
 
@@ -76,6 +77,7 @@ class ScatteredCopy(Copy):
     """The recall marks lie anywhere after the digits; the n-th asks for the n-th digit."""
 
     summary: ClassVar[str] = "Ten digits, to be repeated at ten random later steps."
+    example: ClassVar[str] = "scattered-copy --length 520 --run runs/scattered"
     name: ClassVar[str] = "scattered-copy"
 
     def recall_steps(self, rng: np.random.Generator) -> np.ndarray:

@@ -34,6 +34,7 @@ class GymOptions(TaskOptions):
 class GymTask:
     Options = GymOptions
     summary: ClassVar[str] = "Any Gymnasium environment (--env-id), played at random."
+    example: ClassVar[str] = "gym --env-id CartPole-v1 --episodes 500 --workers 4"
     vectorised: ClassVar[bool] = False
 
     def __init__(self, options: GymOptions) -> None:

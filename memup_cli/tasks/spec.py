@@ -54,6 +54,7 @@ class Task(Protocol):
 
     Options: ClassVar[type[TaskOptions]]
     summary: ClassVar[str]  # one line for the help
+    example: ClassVar[str]  # a command line for the help, after `memup collect`
     vectorised: ClassVar[bool]  # whole episodes at once (threads suffice), or stepped (worker processes)
 
     def __init__(self, options: Any) -> None: ...
