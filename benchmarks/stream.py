@@ -28,13 +28,13 @@ def stream_slab(run: str, updates: int) -> float:
     rng = np.random.default_rng(0)
     trajectories = Trajectories(Path(run) / "trajectories" / "train", 1)
     total = 0.0
-    with Slab(trajectories, SLOTS, seed=0) as slab:
+    with Slab(trajectories, SLOTS, WINDOW, seed=0) as slab:
         for _ in range(updates):
-            windows = slab.window(WINDOW)
-            ahead = (rng.random((SLOTS, FUTURE)) * (slab.length - slab.position)[:, None]).astype(np.int64)
-            targets = slab.gather(slab.position[:, None] + ahead)
-            total += float(windows["observation"][0, 0, 0]) + float(targets["reward"][0, 0])
-            slab.advance(WINDOW)
+            window = slab.window()
+            ahead = (rng.random((SLOTS, FUTURE)) * (slab.length - slab.offset)[:, None]).astype(np.int64)
+            targets = slab.held(slab.offset[:, None] + ahead)
+            total += float(window["observation"][0, 0, 0]) + float(targets["reward"][0, 0])
+            slab.advance()
     return total
 
 

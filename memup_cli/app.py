@@ -8,7 +8,7 @@ import typer
 from typer.exceptions import TyperException
 
 from . import __version__, console
-from .commands import collect, inspect_run, status, verify
+from .commands import collect, evaluate, inspect_run, score, status, train_memory, verify
 from .errors import exit_code
 
 app = typer.Typer(
@@ -21,6 +21,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(collect.app, name="collect")
+app.command("score", help=score.HELP)(score.score)
+app.command("train-memory", help=train_memory.HELP)(train_memory.train_memory)
+app.add_typer(evaluate.app, name="evaluate")
 app.command("status")(status.status)
 app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)

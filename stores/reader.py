@@ -155,6 +155,15 @@ class Shard:
         except Exception as error:  # as above: whatever zarr makes of broken metadata
             raise DamagedData(f"{folder / 'zarr.json'} is damaged ({error})") from None
 
+    @cached_property
+    def lengths(self) -> Array:
+        """Length of every committed episode (quarantined ones: 0)."""
+        found = np.zeros(self.state.committed, np.int64)
+        for group in self.available_groups():
+            first, stop = self.layout.group_bounds(group, self.state.committed)
+            found[first:stop] = self.rows(group)[:, LENGTH]
+        return found
+
     def available_groups(self) -> list[int]:
         """Committed groups that are not in quarantine."""
         holes = {g for g, *_ in self.state.quarantined}

@@ -1,99 +1,113 @@
-"""The episodes that training walks through, in RAM: B of them, never the whole set.
+"""The steps that training walks through, in RAM: B slots, never the whole set.
 
-A prefetch thread decodes commit groups in an order that is a pure function of (seed, position); each slot of the slab
-takes the next episode when it has walked through its own. Windows and future steps are then fancy indexing.
+Each slot walks through one episode after the other, `rollout` steps an update, all slots staggered. If B whole
+episodes fit the memory budget, a slot holds its whole episode; otherwise a piece of it at a time. A thread decodes the
+next loads while training computes. What is where at a given update is a pure function of the seed (schedule.py), so
+a slab can be opened at any update and any machine decodes the same.
 """
 
 import queue
 import threading
-from collections import deque
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 from .codec import Array
 from .errors import DamagedData
-from .layout import LENGTH, START
-from .reader import Shard, Trajectories
+from .layout import LENGTH, START, Field
+from .reader import Trajectories
+from .schedule import Load, Schedule, Visit
+
+Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
+DEFAULT_MEMORY = 512 << 20
+AHEAD = 4  # loads decoded before they are needed
+
+
+class SlabTooSmall(ValueError):
+    """The memory budget does not even hold one piece per slot."""
 
 
 @dataclass(frozen=True)
-class StreamedEpisode:
-    index: int  # in the split
-    length: int
+class Derived:
+    """An array computed per load, next to the stored fields."""
+
+    field: Field
+    compute: Callable[[Visit, Read, int, int], Array]  # for steps [start, stop) of a visit
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    load: Load
     arrays: dict[str, Array]
+    prepared: Any  # what prepare() made of a fresh visit
 
 
-class EpisodeOrder:
-    """Position -> commit group: every epoch visits all groups, and all episodes of a group, in a new order."""
+class Slab:
+    """B slots with windows and gathers over all of them at once. Use as a context manager."""
 
-    def __init__(self, trajectories: Trajectories, seed: int) -> None:
-        self._groups = trajectories.groups()
-        self._sizes = np.array([self._size(shard, group) for shard, group in self._groups])
-        self._seed = seed
-        self.per_epoch = int(self._sizes.sum())
-
-    @staticmethod
-    def _size(shard: Shard, group: int) -> int:
-        first, stop = shard.layout.group_bounds(group, shard.state.committed)
-        return stop - first
-
-    def visits(self, position: int) -> "GroupVisits":
-        return GroupVisits(self, *divmod(position, self.per_epoch))
-
-    def of_epoch(self, epoch: int) -> tuple[Array, np.random.Generator]:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, epoch))))
-        return rng.permutation(len(self._groups)), rng
-
-
-class GroupVisits:
-    """Endless iterator of (shard, group, order of its episodes), starting at an episode position."""
-
-    def __init__(self, order: EpisodeOrder, epoch: int, skip: int) -> None:
-        self._order, self._epoch, self._skip = order, epoch, skip
-        self._left: deque[tuple[Shard, int, Array]] = deque()
-
-    def __next__(self) -> tuple[Shard, int, Array]:
-        while not self._left:
-            groups, rng = self._order.of_epoch(self._epoch)
-            self._epoch += 1
-            for g in groups:
-                episodes = rng.permutation(self._order._sizes[g])
-                skipped = min(self._skip, len(episodes))
-                self._skip -= skipped
-                if skipped < len(episodes):
-                    self._left.append((*self._order._groups[g], episodes[skipped:]))
-        return self._left.popleft()
-
-
-class EpisodeStream:
-    """Episodes in order, decoded and checked one commit group ahead by a thread. Use as a context manager."""
-
-    def __init__(self, trajectories: Trajectories, seed: int, position: int = 0) -> None:
+    def __init__(
+        self,
+        trajectories: Trajectories,
+        slots: int,
+        rollout: int,
+        seed: int,
+        *,
+        fields: tuple[str, ...] | None = None,
+        derived: tuple[Derived, ...] = (),
+        prepare: Callable[[Visit, Read], Any] | None = None,
+        on_fresh: Callable[[int, Any], None] | None = None,
+        memory: int = DEFAULT_MEMORY,
+        update: int = 0,
+    ) -> None:
         if not len(trajectories):
             raise ValueError(f"{trajectories.folder} holds no episodes")
-        self._visits = EpisodeOrder(trajectories, seed).visits(position)
-        self._ready: deque[StreamedEpisode] = deque()
-        self._queue: queue.Queue[list[StreamedEpisode] | BaseException] = queue.Queue(maxsize=1)
+        stored = [f for name, f in trajectories.fields.items() if fields is None or name in fields]
+        wanted = [*stored, *(d.field for d in derived)]
+        longest = int(trajectories.lengths.max())
+        row = sum(f.row_bytes for f in wanted)
+        piece = longest if slots * longest * row <= memory // 2 else trajectories.shards[0].layout.chunk_steps
+        held = min(longest, piece + rollout)
+        if slots * held * row > memory:
+            raise SlabTooSmall(
+                f"{slots} slots of {held:,} steps need {slots * held * row / 1e6:,.0f} MB, more than the slab memory "
+                f"of {memory / 1e6:,.0f} MB; give it more, or use a smaller batch"
+            )
+        self.rollout, self.update = rollout, update
+        self.arrays: dict[str, Array] = {f.name: np.zeros((slots, held, *f.shape), f.numpy) for f in wanted}
+        self._flat = {name: a.reshape(slots * held, *a.shape[2:]) for name, a in self.arrays.items()}
+        self._base = np.arange(slots)[:, None] * held  # (B, 1)
+        self.episode = np.zeros(slots, np.int64)
+        self.length = np.zeros(slots, np.int64)
+        self.offset = np.zeros(slots, np.int64)  # of the next window, in the episode
+        self._start = np.zeros(slots, np.int64)  # of what the slot holds, in the episode
+        self._end = np.zeros(slots, np.int64)
+        self.wait_seconds = 0.0
+        self._on_fresh = on_fresh
+        self._loader = _Loader([f.name for f in stored], derived, prepare)
+        self._plan, self._ahead = (Schedule(trajectories, slots, rollout, piece, seed, update) for _ in range(2))
+        self._queue: queue.Queue[_Loaded | BaseException] = queue.Queue(maxsize=AHEAD)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._prefetch, name="memup-prefetch")
         self._thread.start()
+        self.fresh = np.zeros(slots, bool)
+        try:
+            self._take_due()
+        except BaseException:
+            self.close()
+            raise
+        self.wait_seconds = 0.0
 
-    def __enter__(self) -> "EpisodeStream":
+    def __enter__(self) -> "Slab":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
-
-    def __next__(self) -> StreamedEpisode:
-        if not self._ready:
-            found = self._queue.get()
-            if isinstance(found, BaseException):
-                self.close()
-                raise found
-            self._ready.extend(found)
-        return self._ready.popleft()
 
     def close(self) -> None:
         self._stop.set()
@@ -103,79 +117,112 @@ class EpisodeStream:
             except queue.Empty:
                 self._thread.join(0.01)
 
-    def _prefetch(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._queue.put(self._read(*next(self._visits)))
-        except BaseException as error:
-            self._queue.put(error)
+    def window(self) -> dict[str, Array]:
+        """The next rollout of every slot: (B, rollout, *row); past its end an episode repeats its last step."""
+        steps = np.minimum(self.offset[:, None] + np.arange(self.rollout), self.length[:, None] - 1)
+        return self.held(steps)
 
-    @staticmethod
-    def _read(shard: Shard, group: int, order: Array) -> list[StreamedEpisode]:
-        rows = shard.rows(group)
-        data = shard.read_group(group, rows)
-        first = shard.identity.first + group * shard.layout.group_episodes
-        episodes = []
-        for i in order:
-            start, length = int(rows[i, START] - rows[0, START]), int(rows[i, LENGTH])
-            arrays = {name: values[start : start + length] for name, values in data.items()}
-            if not shard.check_episode(arrays, rows[i]):
-                raise DamagedData(
-                    f"episode {first + i} in {shard.path} is not what was committed, though its chunks are whole. "
-                    "Run `memup verify --repair` to set it aside and collect it again."
-                )
-            episodes.append(StreamedEpisode(int(first + i), length, arrays))
-        return episodes
-
-
-class Slab:
-    """B slots, each walking through an episode; windows and future steps of all slots in one gather.
-
-    Slots start at staggered positions, so that rare steps (a hint at the start) are spread over updates.
-    """
-
-    def __init__(self, trajectories: Trajectories, slots: int, seed: int) -> None:
-        longest = int(trajectories.lengths.max())
-        self.arrays = {name: np.zeros((slots, longest, *f.shape), f.numpy) for name, f in trajectories.fields.items()}
-        self._flat = {name: a.reshape(slots * longest, *a.shape[2:]) for name, a in self.arrays.items()}
-        self._base = np.arange(slots)[:, None] * longest  # (B, 1)
-        self.episode = np.zeros(slots, np.int64)
-        self.length = np.zeros(slots, np.int64)
-        self.position = np.zeros(slots, np.int64)
-        self._stream = EpisodeStream(trajectories, seed)
-        stagger = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 2**32)))).random(slots)
-        for slot in range(slots):
-            self._refill(slot)
-        self.position[:] = (stagger * self.length).astype(np.int64)
-
-    def __enter__(self) -> "Slab":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stream.close()
-
-    def _refill(self, slot: int) -> None:
-        episode = next(self._stream)
-        for name, values in episode.arrays.items():
-            self.arrays[name][slot, : episode.length] = values
-        self.episode[slot], self.length[slot], self.position[slot] = episode.index, episode.length, 0
-
-    def window(self, steps: int) -> dict[str, Array]:
-        """The next `steps` steps of every slot: (B, steps, *row); past its end an episode repeats its last step."""
-        return self.gather(self.position[:, None] + np.arange(steps))
-
-    def gather(self, steps: Array) -> dict[str, Array]:
-        """Steps (B, K) of each slot's episode: (B, K, *row) of every field."""
-        index = np.minimum(steps, self.length[:, None] - 1)
+    def held(self, steps: Array) -> dict[str, Array]:
+        """Steps (B, K) of each slot's episode, which the slot must hold: (B, K, *row) of every field."""
+        index = steps - self._start[:, None]
         index += self._base
         return {name: values.take(index, axis=0) for name, values in self._flat.items()}
 
-    def advance(self, steps: int) -> Array:
-        """Walk on; returns the slots that took a new episode."""
-        self.position += steps
-        done = np.flatnonzero(self.position >= self.length)
-        for slot in done:
-            self._refill(int(slot))
-        return done
+    def valid(self) -> Array:
+        """How many steps of the next rollout exist: (B,), less than rollout only at an episode's end."""
+        left: Array = np.minimum(self.length - self.offset, self.rollout)
+        return left
+
+    def advance(self) -> None:
+        """Walk on by one rollout; `fresh` then marks the slots that begin an episode."""
+        self.offset += self.rollout
+        self.update += 1
+        self.fresh[:] = False
+        self._take_due()
+
+    def _take_due(self) -> None:
+        while self._plan.due <= self.update:
+            expected = self._plan.pop()
+            began = time.perf_counter()
+            found = self._queue.get()
+            self.wait_seconds += time.perf_counter() - began
+            if isinstance(found, BaseException):
+                self.close()
+                raise found
+            assert (found.load.slot, found.load.start) == (expected.slot, expected.start)
+            self._place(found)
+
+    def _place(self, loaded: _Loaded) -> None:
+        load, slot = loaded.load, loaded.load.slot
+        kept = 0
+        if load.fresh:
+            self.episode[slot], self.length[slot], self.offset[slot] = load.visit.index, load.length, load.start
+            self._start[slot] = load.start
+            self.fresh[slot] = True
+            if self._on_fresh:
+                self._on_fresh(slot, loaded.prepared)
+        else:
+            kept = int(self._end[slot] - self.offset[slot])
+            from_ = int(self.offset[slot] - self._start[slot])
+            for values in self.arrays.values():
+                values[slot, :kept] = values[slot, from_ : from_ + kept].copy()
+            self._start[slot] = self.offset[slot]
+        for name, values in loaded.arrays.items():
+            self.arrays[name][slot, kept : kept + len(values)] = values
+        self._end[slot] = load.stop
+
+    def _prefetch(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._queue.put(self._loader(self._ahead.pop()))
+        except BaseException as error:
+            self._queue.put(error)
+
+
+class _Loader:
+    """Decodes loads; keeps the last commit group, because its episodes follow each other."""
+
+    def __init__(
+        self, fields: list[str], derived: tuple[Derived, ...], prepare: Callable[[Visit, Read], Any] | None
+    ) -> None:
+        self._fields, self._derived, self._prepare = fields, derived, prepare
+        self._key: tuple[int, int] | None = None
+        self._rows: Array = np.zeros((0, 5), np.int64)
+        self._data: dict[str, Array] | None = None
+
+    def __call__(self, load: Load) -> _Loaded:
+        visit = load.visit
+        self._open(visit, whole=load.stop - load.start == load.length)
+        row = self._rows[visit.local]
+        data, first = self._data, int(row[START] - self._rows[0, START])
+
+        def read(name: str, start: int, stop: int) -> Array:
+            if data is not None:
+                return data[name][first + start : first + stop]
+            return visit.shard.read_steps(name, int(row[START]) + start, int(row[START]) + stop)
+
+        arrays = {name: read(name, load.start, load.stop) for name in self._fields}
+        if data is not None:
+            self._check(visit, data, first, row)
+        for derived in self._derived:
+            arrays[derived.field.name] = derived.compute(visit, read, load.start, load.stop)
+        prepared = self._prepare(visit, read) if load.fresh and self._prepare else None
+        return _Loaded(load, arrays, prepared)
+
+    def _open(self, visit: Visit, whole: bool) -> None:
+        """Rows of the visit's group; all its steps too, if whole episodes are wanted."""
+        key = (id(visit.shard), visit.group)
+        if key != self._key:
+            self._key, self._rows, self._data = key, visit.shard.rows(visit.group), None
+        if whole and self._data is None:
+            self._data = visit.shard.read_group(visit.group, self._rows)
+
+    @staticmethod
+    def _check(visit: Visit, data: dict[str, Array], first: int, row: Array) -> None:
+        """End to end: chunks carry checksums of their own, this one also finds a good chunk in the wrong place."""
+        episode = {name: values[first : first + int(row[LENGTH])] for name, values in data.items()}
+        if not visit.shard.check_episode(episode, row):
+            raise DamagedData(
+                f"episode {visit.index} in {visit.shard.path} is not what was committed, though its chunks are whole. "
+                "Run `memup verify --repair` to set it aside and collect it again."
+            )

@@ -74,7 +74,7 @@ def test_chunks_in_the_wrong_place_are_found(memup, run):
     found = memup("verify", "--run", "run", "--json", code=65).json
     assert {d["group"] for d in found["damaged"]} == {0, 1}
     with pytest.raises(DamagedData, match="not what was committed"):
-        Slab(Trajectories(run / "trajectories" / "train", 1), 64, seed=0)
+        Slab(Trajectories(run / "trajectories" / "train", 1), slots=60, rollout=10, seed=0)
     assert_repaired(memup, run, whole)
 
 

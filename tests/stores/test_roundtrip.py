@@ -13,7 +13,6 @@ from stores.errors import Incomplete
 from stores.groups import Episode, encode_group
 from stores.layout import Field, Identity, Layout, plan
 from stores.reader import DirectChunks, Shard, Trajectories, ZarrChunks
-from stores.slab import EpisodeStream, Slab
 from stores.writer import ShardWriter
 
 DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "int64", "float32", "float64", "bool"]
@@ -122,50 +121,3 @@ def test_an_unfinished_shard_is_not_opened_as_a_split(tmp_path):
     assert Shard(tmp_path / "0000.zarr").state.committed == 1
     with pytest.raises(Incomplete, match="0000"):
         Trajectories(tmp_path, 1)
-
-
-@pytest.fixture
-def split(tmp_path) -> tuple[Trajectories, list[Episode]]:
-    fields = (Field("x", "int32"), Field("y", "uint8", (2,)))
-    lengths = [17, 3, 40, 1, 25, 9, 33, 12, 8, 21, 30]
-    episodes = [
-        Episode({"x": np.arange(n, dtype=np.int32) + 1000 * i, "y": np.full((n, 2), i, np.uint8)}, i)
-        for i, n in enumerate(lengths)
-    ]
-    write(tmp_path / "0000.zarr", Layout(fields, 32, 3), episodes)
-    return Trajectories(tmp_path, 1), episodes
-
-
-def test_the_stream_visits_every_episode_once_an_epoch_and_resumes_anywhere(split):
-    trajectories, episodes = split
-    with EpisodeStream(trajectories, seed=3) as stream:
-        first = [next(stream) for _ in range(4 * len(episodes))]
-    order = [e.index for e in first]
-    for epoch in range(4):
-        assert sorted(order[epoch * len(episodes) :][: len(episodes)]) == list(range(len(episodes)))
-    assert order[: len(episodes)] != order[len(episodes) : 2 * len(episodes)]
-    for e in first:
-        np.testing.assert_array_equal(e.arrays["x"], episodes[e.index].arrays["x"])
-    for position in (0, 1, 5, 11, 12, 25):
-        with EpisodeStream(trajectories, seed=3, position=position) as stream:
-            assert [next(stream).index for _ in range(15)] == order[position : position + 15]
-
-
-def test_the_slab_shows_each_slot_its_own_episode(split):
-    trajectories, episodes = split
-    with Slab(trajectories, slots=4, seed=0) as slab:
-        assert len(set(slab.position.tolist())) > 1, "slots start staggered"
-        seen = set()
-        for _ in range(60):
-            position, episode = slab.position.copy(), slab.episode.copy()
-            window = slab.window(5)
-            future = slab.gather(slab.length[:, None] - np.array([[1, 1]]))
-            for slot, (p, e) in enumerate(zip(position, episode, strict=True)):
-                whole = episodes[e].arrays["x"]
-                expected = whole[np.minimum(np.arange(p, p + 5), len(whole) - 1)]
-                np.testing.assert_array_equal(window["x"][slot], expected)
-                assert (window["y"][slot] == e).all()
-                assert (future["x"][slot] == whole[-1]).all()
-                seen.add(int(e))
-            slab.advance(5)
-        assert seen == set(range(len(episodes)))

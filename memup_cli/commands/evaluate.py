@@ -1,0 +1,72 @@
+"""memup evaluate: memory error at the steps that matter, with intervals."""
+
+from typing import Any
+
+import typer
+
+from .. import console
+from ..configs import EvaluateOptions, StageOptions
+from .options import command_function
+
+app = typer.Typer(help="Measure what was trained, on episodes it has not seen.", no_args_is_help=True)
+
+HELP = """Predict the targets at the steps that matter from the memory's state there.
+
+Example: memup evaluate memory --run runs/tmaze-1000 --json"""
+SOLVED = 0.1
+
+
+def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
+    from ..training.evaluation import predict_split, summary
+    from ..training.memory import load_model
+    from ..training.stages import digests, open_run, prepare_device, record, require, spec_of, split_of
+
+    device = prepare_device(stage.device, stage.threads)
+    manifest = open_run(stage.run)
+    config = require(manifest, "train-memory")["config"]
+    spec = spec_of(manifest)
+    model = load_model(manifest, options.checkpoint).to(device)
+    found = predict_split(model, split_of(manifest, "test"), spec, config["gamma"], options.episodes)
+    data = {"run": str(manifest.run), **summary(found, options.bins), "checkpoint": options.checkpoint}
+    if not stage.dry_run:
+        from stores.files import make_folder, to_json, write_durably
+
+        make_folder(manifest.run / "evaluation")
+        write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
+        metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "interval")}
+        record(manifest, "evaluate", "complete", config={}, inputs=digests(manifest, "test", "memory"), metrics=metrics)
+    console.result(data, stage.json_, lambda: _table(data))
+
+
+def _table(data: dict[str, Any]) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+
+    main = "accuracy" if "accuracy" in data else "rmse"
+    low, high = data["interval"]
+    table = Table(title=f"{data['run']}: {main} by dependency length", title_justify="left")
+    for column in ("steps from", "to", "targets", main, "nll"):
+        table.add_column(column, justify="right")
+    for row in data["by_length"]:
+        table.add_row(
+            f"{row['from']:,}", f"{row['to']:,}", f"{row['count']:,}", f"{row[main]:.4g}", f"{row['nll']:.4g}"
+        )
+    verdict = ""
+    if main == "rmse" and data["rmse"] < SOLVED:
+        verdict = f": solved (below {SOLVED})"
+    text = (
+        f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {data['steps']:,} steps of "
+        f"{data['episodes']:,} test episodes{verdict}"
+    )
+    return Group(table, text)
+
+
+memory = command_function(
+    "evaluate", {"options": EvaluateOptions, "stage": StageOptions}, _memory, {"stage": "Every stage"}
+)
+app.command("memory", help=HELP)(memory)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `memory` a sub-command while it is the only one."""

@@ -1,0 +1,72 @@
+"""memup score: train the detector, write one uncertainty score per step."""
+
+from typing import Any
+
+from .. import console
+from ..configs import ScoreOptions, StageOptions
+from .options import command_function
+
+HELP = """Train the detector and write one uncertainty score per step.
+
+The summary shows at once whether it found the surprises: how the scores are spread, and where in an episode the highest
+ones lie.
+
+Example: memup score --run runs/tmaze-1000"""
+
+
+def _score(options: ScoreOptions, stage: StageOptions) -> None:
+    from ..training.scoring import ScoreConfig, default_detector, score
+    from ..training.stages import open_run, prepare_device, spec_of
+
+    manifest = open_run(stage.run)
+    spec = spec_of(manifest)
+    detector = options.detector or default_detector(spec)
+    config = ScoreConfig(
+        detector=detector,
+        gamma=spec.gamma if options.gamma is None else options.gamma,
+        window=options.window or (1 if detector == "quantile" else 8),
+        hidden=options.hidden,
+        updates=options.updates,
+        score=options.score,
+        seed=stage.seed,
+    )
+    device = prepare_device(stage.device, stage.threads)
+    if stage.dry_run:
+        data = {"run": str(manifest.run), "config": vars(config)}
+        console.result(
+            data, stage.json_, lambda: f"Would score {manifest.run} with {vars(config)}. Nothing was written."
+        )
+        return
+    summary = score(manifest.run, config, device, stage.restart, stage.quiet)
+    console.result(summary, stage.json_, lambda: _text(summary))
+
+
+score = command_function("score", {"options": ScoreOptions, "stage": StageOptions}, _score, {"stage": "Every stage"})
+
+
+def _text(summary: dict[str, Any]) -> str:
+    run = summary["run"]
+    if summary["outcome"] == "up to date":
+        return f"{run}: up to date"
+    edges, counts = summary["histogram"]["edges"], summary["histogram"]["counts"]
+    lines = [f"{run}: scored. How many training steps have which uncertainty:"]
+    widest = max(counts) or 1
+    for i, (edge, count) in enumerate(zip(edges, counts, strict=True)):
+        upper = f"{edges[i + 1]:g}" if i + 1 < len(edges) else "more"
+        bar = "#" * (max(1, round(40 * count / widest)) if count else 0)
+        lines.append(f"  {edge:>6g} to {upper:<5} {count:>12,} {bar}")
+    top = summary["top_steps_from_end"]
+    lines.append(
+        f"The most uncertain step of an episode (mean score {summary['top_score_mean']:.3g}) lies {top['median']:.0f} "
+        f"steps before its end in the median, {top['p10']:.0f} to {top['p90']:.0f} in most; it is the last one in "
+        f"{top['at_end_share']:.0%} of episodes."
+    )
+    verdict = "separates" if summary["separates"] else "does NOT separate"
+    lines.append(
+        f"Check: the detector {verdict} surprising steps from others (held-out steps with high scores deviate "
+        f"{summary['separation']:.3g} times as much as the rest)."
+    )
+    if not summary["separates"]:
+        lines.append("Nothing local is uncertain, or it needs more --updates, --hidden or another --detector.")
+    lines.append(f"Next: memup train-memory --run {run}")
+    return "\n".join(lines)

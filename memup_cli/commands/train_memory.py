@@ -1,0 +1,49 @@
+"""memup train-memory: stream rollouts and future targets from disk, train memory and predictor."""
+
+from typing import Any
+
+from .. import console
+from ..configs import StageOptions, TrainMemoryOptions
+from .options import command_function
+
+HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
+
+It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
+
+Example: memup train-memory --rollout 20 --until-rmse 0.1"""
+
+
+def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
+    from ..training.memory import resolve, train_memory
+    from ..training.stages import prepare_device
+
+    device = prepare_device(stage.device, stage.threads)
+    job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
+    if stage.dry_run:
+        data = {"run": str(job.manifest.run), "config": job.config}
+        text = f"Would train the memory of {job.manifest.run} for {options.updates:,} updates. Nothing was written."
+        console.result(data, stage.json_, lambda: text)
+        return
+    summary = train_memory(job)
+    console.result(summary, stage.json_, lambda: _text(summary))
+
+
+def _text(summary: dict[str, Any]) -> str:
+    run = summary["run"]
+    if summary["outcome"] == "up to date":
+        return f"{run}: up to date"
+    main = "rmse" if "rmse" in summary else "accuracy"
+    lines = [
+        f"{run}: {summary['updates']:,} updates at {summary['updates_per_second']:.0f} a second "
+        f"({summary['data_wait_share']:.1%} of the time waiting for data)",
+        f"Test {main} at the steps that matter: {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
+        f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most, "
+        f"{console.human_bytes(summary['saved_tensor_bytes'])} of it kept for the backward pass of an update",
+        f"Next: memup evaluate memory --run {run}",
+    ]
+    return "\n".join(lines)
+
+
+train_memory = command_function(
+    "train-memory", {"options": TrainMemoryOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}
+)

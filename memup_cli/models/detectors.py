@@ -1,0 +1,61 @@
+"""Detectors d_psi: how uncertain y_k is, given only the local input of step k.
+
+quantile     quantiles of the (discounted) return, as in QR-DQN; score = their spread
+classifier   class probabilities from a local window; score = -log p(y_k), or the entropy
+regression   the value from a local window; score = the absolute error
+All see the last `window` steps of the query fields, padded with zeros at an episode's start.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..tasks.spec import TaskSpec
+from .encoders import FieldEncoder, mlp
+
+Kind = Literal["quantile", "classifier", "regression"]
+QUANTILES = 32
+
+
+class Detector(nn.Module):
+    levels: Tensor
+
+    def __init__(self, spec: TaskSpec, kind: Kind, window: int, hidden: int, score: str = "nll") -> None:
+        super().__init__()
+        self.kind, self.window, self.score_kind = kind, window, score
+        self.query = FieldEncoder(spec, spec.query)
+        features = self.query.size + 1  # one more tells steps from padding
+        self.recurrent = nn.GRU(features, hidden, batch_first=True) if window > 1 else None
+        outputs = {"quantile": QUANTILES, "regression": 1}.get(kind) or spec.classes[spec.target]
+        self.head = mlp(hidden if self.recurrent else features, hidden, outputs)
+        levels = (torch.arange(QUANTILES) + 0.5) / QUANTILES
+        self.register_buffer("levels", levels, persistent=False)
+
+    def forward(self, windows: dict[str, Tensor], real: Tensor) -> Tensor:
+        """Quantiles, logits or the value (N, outputs), from windows (N, W, ...) and which of their steps exist."""
+        exists = real.unsqueeze(-1).float()
+        x = torch.cat([self.query(windows) * exists, exists], -1)  # (N, W, F)
+        if self.recurrent is None:
+            return self.head(x[:, -1])
+        encoded, _ = self.recurrent(x)
+        return self.head(encoded[:, -1])
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        if self.kind == "classifier":
+            return F.cross_entropy(output, y.long())
+        if self.kind == "regression":
+            return F.mse_loss(output.squeeze(-1), y)
+        error = y.unsqueeze(-1) - output  # (N, quantiles)
+        return torch.maximum(self.levels * error, (self.levels - 1) * error).mean()  # pinball loss
+
+    def score(self, output: Tensor, y: Tensor) -> Tensor:
+        """Uncertainty s_k >= 0 of each step (N,)."""
+        if self.kind == "quantile":
+            return output.std(-1, unbiased=False)
+        if self.kind == "regression":
+            return (output.squeeze(-1) - y).abs()
+        if self.score_kind == "entropy":
+            return torch.distributions.Categorical(logits=output).entropy()
+        return F.cross_entropy(output, y.long(), reduction="none")

@@ -1,0 +1,52 @@
+"""Stored arrays -> float features: class numbers become one-hot rows, everything else becomes floats."""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+
+
+class FieldEncoder(nn.Module):
+    """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros."""
+
+    def __init__(self, spec: TaskSpec, names: tuple[str, ...]) -> None:
+        super().__init__()
+        fields = {f.name: f for f in spec.fields}
+        self.names = names
+        self.classes: dict[str, int] = {}
+        self.ranks: dict[str, int] = {}
+        self.size = 0
+        for name in names:
+            source = "action" if name == PREVIOUS_ACTION else name
+            self.ranks[name] = len(fields[source].shape)
+            if source in spec.classes:
+                self.classes[name] = spec.classes[source]
+                self.size += spec.classes[source]
+                self.register_buffer(f"numbers_{name}", torch.arange(spec.classes[source]), persistent=False)
+            else:
+                self.size += math.prod(fields[source].shape)
+
+    def forward(self, arrays: dict[str, Tensor]) -> Tensor:
+        parts = []
+        for name in self.names:
+            values = arrays[name]
+            if name in self.classes:
+                numbers = getattr(self, f"numbers_{name}")
+                parts.append((values.unsqueeze(-1) == numbers).float())  # (..., classes)
+            else:
+                values = values.float()
+                rank = self.ranks[name]
+                parts.append(values.flatten(-rank) if rank else values.unsqueeze(-1))
+        return torch.cat(parts, -1)  # (..., size)
+
+
+def mlp(inputs: int, hidden: int, outputs: int, layers: int = 2) -> nn.Sequential:
+    """`layers` hidden ReLU layers and a linear one."""
+    sizes = [inputs] + [hidden] * layers
+    parts: list[nn.Module] = []
+    for before, after in itertools.pairwise(sizes):
+        parts += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*parts, nn.Linear(hidden, outputs))

@@ -1,0 +1,155 @@
+"""How well the memory explains the steps that matter: y_k predicted from m_k and the query of step k."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from stores.layout import LENGTH, START
+from stores.reader import Shard, Trajectories
+
+from ..models.predictor import MemoryModel
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from .targets import previous_actions, targets
+
+BLOCK_BYTES = 128 << 20  # of test steps held at a time
+SWEEP = 512  # steps per call of the memory
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions at evaluated steps, one entry each."""
+
+    episode: np.ndarray
+    step: np.ndarray
+    y: np.ndarray
+    error: np.ndarray  # squared error, or 1 if the class is right
+    nll: np.ndarray
+    kind: str
+
+    def metrics(self, which: np.ndarray | slice = slice(None)) -> dict[str, float]:
+        """RMSE (numbers) or accuracy (classes), with the loss they were trained on."""
+        nll, error = float(self.nll[which].mean()), self.error[which]
+        if self.kind == "classes":
+            return {"accuracy": float(error.mean()), "nll": nll}
+        mse = float(error.mean())
+        return {"rmse": mse**0.5, "mse": mse, "nll": nll}
+
+    @property
+    def main(self) -> str:
+        return "accuracy" if self.kind == "classes" else "rmse"
+
+    def interval(self, seed: int = 0) -> tuple[float, float]:
+        """95% bootstrap interval of the main metric, resampling whole episodes."""
+        rng = np.random.Generator(np.random.PCG64(seed))
+        _, index = np.unique(self.episode, return_inverse=True)
+        sums = np.bincount(index, self.error)
+        counts = np.bincount(index)
+        chosen = rng.integers(len(sums), size=(RESAMPLES, len(sums)))
+        means = sums[chosen].sum(1) / counts[chosen].sum(1)
+        low, high = np.quantile(means if self.kind == "classes" else np.sqrt(means), [0.025, 0.975])
+        return float(low), float(high)
+
+    def by_length(self, bins: int) -> list[dict[str, Any]]:
+        """Metrics by dependency length, counted from the episode's start."""
+        edges = np.unique(np.quantile(self.step, np.linspace(0, 1, bins + 1)).astype(np.int64))
+        if len(edges) == 1:
+            edges = np.array([edges[0], edges[0]])
+        rows = []
+        for i, (low, high) in enumerate(itertools.pairwise(edges)):
+            last = i == len(edges) - 2
+            which = (self.step >= low) & ((self.step <= high) if last else (self.step < high))
+            if which.any():
+                rows.append({"from": int(low), "to": int(high), "count": int(which.sum()), **self.metrics(which)})
+        return rows
+
+
+def predict_split(
+    model: MemoryModel, trajectories: Trajectories, spec: TaskSpec, gamma: float, episodes: int | None = None
+) -> Predictions:
+    """Sweep the memory over test episodes, many side by side, and predict at the steps that matter."""
+    count = min(len(trajectories), episodes or len(trajectories))
+    where = [
+        (shard, row) for shard, group in trajectories.groups() for row in shard.rows(group)
+    ][:count]  # fmt: skip
+    where.sort(key=lambda item: int(item[1][LENGTH]))  # alike lengths together: less padding
+    longest = int(where[-1][1][LENGTH])
+    row_bytes = sum(f.row_bytes for f in spec.fields) + 16
+    block = min(longest, max(SWEEP, trajectories.shards[0].layout.chunk_steps))
+    batch = max(1, min(count, BLOCK_BYTES // (block * row_bytes)))
+    parts = []
+    for first in range(0, count, batch):
+        parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
+    episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Predictions(episode, step, y, error, nll, spec.target_kind)
+
+
+def _sweep(
+    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], first: int, spec: TaskSpec, gamma: float, block: int
+) -> list[tuple[np.ndarray, ...]]:
+    device = next(model.parameters()).device
+    lengths = np.array([int(row[LENGTH]) for _, row in where])
+    state = model.memory.initial(len(where))
+    found: list[tuple[np.ndarray, ...]] = []
+    whole_targets = [_targets(shard, row, spec, gamma) for shard, row in where]
+    for start in range(0, int(lengths.max()), block):
+        stop = min(start + block, int(lengths.max()))
+        arrays, matters = _read_block(where, lengths, spec, start, stop)
+        for a in range(0, stop - start, SWEEP):
+            b = min(a + SWEEP, stop - start)
+            with torch.no_grad():
+                inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in spec.memory_input}
+                m, state = model.rollout(inputs, state)
+                episode, step = np.nonzero(matters[:, a:b])
+                if not len(episode):
+                    continue
+                at = m[torch.from_numpy(episode).to(device), torch.from_numpy(step).to(device)]  # (n, H)
+                query = {n: torch.from_numpy(arrays[n][episode, a + step]).to(device) for n in spec.query}
+                prediction = model.predict(at, query)
+                y = np.array([whole_targets[e][start + a + s] for e, s in zip(episode, step, strict=True)])
+                target = torch.from_numpy(y).to(device)
+                nll = model.losses(prediction, target)
+                error = (prediction.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
+            found.append((first + episode, start + a + step, y, error.cpu().numpy(), nll.cpu().numpy()))
+    return found
+
+
+def _targets(shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
+    start = int(row[START])
+    return targets(spec, {spec.target: shard.read_steps(spec.target, start, start + int(row[LENGTH]))}, gamma)
+
+
+def _read_block(
+    where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Steps [start, stop) of every episode, padded with zeros, and which of them matter."""
+    arrays: dict[str, np.ndarray] = {}
+    matters = np.zeros((len(where), stop - start), bool)
+    for i, (shard, row) in enumerate(where):
+        end = min(stop, int(lengths[i]))
+        if end <= start:
+            continue
+        begin = int(row[START])
+        episode = {f.name: shard.read_steps(f.name, begin + start, begin + end) for f in spec.fields}
+        matters[i, : end - start] = spec.evaluate(episode) if spec.evaluate else True
+        if PREVIOUS_ACTION in spec.memory_input:
+            before = shard.read_steps("action", begin + max(start - 1, 0), begin + end - 1)
+            episode[PREVIOUS_ACTION] = previous_actions(spec, before, at_start=start == 0)
+        for name, values in episode.items():
+            if name not in arrays:
+                arrays[name] = np.zeros((len(where), stop - start, *values.shape[1:]), values.dtype)
+            arrays[name][i, : end - start] = values
+    return arrays, matters
+
+
+def summary(predictions: Predictions, bins: int) -> dict[str, Any]:
+    return {
+        **predictions.metrics(),
+        "interval": list(predictions.interval()),
+        "episodes": len(np.unique(predictions.episode)),
+        "steps": len(predictions.step),
+        "by_length": predictions.by_length(bins),
+    }

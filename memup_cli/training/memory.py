@@ -1,0 +1,352 @@
+"""The train-memory stage: the paper's algorithm 1, streaming from disk."""
+
+import hashlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_weights
+from safetensors.torch import save as save_weights
+
+from stores.files import make_folder, read_file, to_json, write_durably
+from stores.manifest import Manifest
+from stores.slab import Slab, SlabTooSmall
+
+from .. import console
+from ..configs import TrainMemoryOptions
+from ..errors import BadInput, StageMissing, UsageProblem
+from ..interrupts import StopFlag
+from ..models.memory import reset
+from ..models.predictor import MemoryModel
+from ..tasks.spec import TaskSpec
+from . import checkpoint
+from .evaluation import predict_split
+from .metrics import Metrics
+from .online import OnlineScores
+from .stages import continue_command, digests, is_up_to_date, note_resume, open_run, record, require, spec_of, split_of
+from .staging import Stager
+from .targets import TARGET
+from .windows import TargetTables, chooser, open_slab, prediction_points, stored_scores, uniform_scores
+
+LOG_EVERY = 50
+FINAL_LR = 0.1
+
+
+@dataclass(frozen=True)
+class MemoryJob:
+    """A fully resolved train-memory command."""
+
+    manifest: Manifest
+    spec: TaskSpec
+    options: TrainMemoryOptions
+    gamma: float
+    detector: str  # whose stored scores; empty if none are used
+    seed: int
+    device: torch.device
+    restart: bool
+    quiet: bool
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the result depends on; how often it is looked at and saved does not."""
+        free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
+        chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
+        return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed}
+
+    @property
+    def folder(self) -> Path:
+        return self.manifest.run / "memory"
+
+
+def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: torch.device, **flags: bool) -> MemoryJob:
+    """Check what the command needs: collected data, and scores if it uses them."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    detector = ""
+    if options.select == "surprise" and options.scores == "stored":
+        entry = require(manifest, "score")
+        detector = entry["config"]["detector"]
+        if options.detector not in (None, detector):
+            raise StageMissing(
+                f"{manifest.run} has scores of the {detector} detector, not of {options.detector}; run "
+                f"`memup score --detector {options.detector} --restart --run {manifest.run}` first"
+            )
+    gamma = spec.gamma if options.gamma is None else options.gamma
+    return MemoryJob(manifest, spec, options, gamma, detector, seed, device, **flags)
+
+
+def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
+    return MemoryModel(spec, config["cell"], config["hidden"], horizon, config["predictor_hidden"])
+
+
+def load_model(manifest: Manifest, which: str) -> MemoryModel:
+    """The trained memory and predictor of a run: its best or its last weights."""
+    folder = manifest.run / "memory"
+    described = require(manifest, "train-memory")
+    model = build_model(spec_of(manifest), described["config"], horizon=2)
+    model.load_state_dict(load_weights(read_file(folder / f"{which}.safetensors")))
+    return model.eval()
+
+
+def train_memory(job: MemoryJob) -> dict[str, Any]:
+    """Run the stage; returns the summary to print."""
+    inputs = digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
+    if is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart):
+        return {
+            "run": str(job.manifest.run),
+            "outcome": "up to date",
+            **job.manifest.stages["train-memory"]["metrics"],
+        }
+    if job.restart or "train-memory" not in job.manifest.stages:
+        checkpoint.clear(job.folder)
+    progress = {"done": 0, "total": job.options.updates}
+    record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress)
+    stop = StopFlag()
+    try:
+        with stop:
+            metrics = _train(job, stop)
+    except BadInput as error:
+        record(job.manifest, "train-memory", "failed", problem=str(error))
+        raise
+    progress["done"] = metrics["updates"]
+    if stop:
+        record(job.manifest, "train-memory", "interrupted", progress=progress)
+        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+    outputs = {"memory": {"path": "memory", "digest": metrics.pop("digest")}}
+    record(job.manifest, "train-memory", "complete", progress=progress, metrics=metrics, outputs=outputs)
+    return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
+
+
+def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
+    options, spec, device = job.options, job.spec, job.device
+    train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
+    torch.manual_seed(job.seed)
+    model = build_model(spec, job.config, int(train.lengths.max())).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+    tables = TargetTables(options.batch, options.targets, spec)
+    online = OnlineScores(model, job.seed, options) if options.select == "surprise" and not job.detector else None
+    state = model.memory.initial(options.batch)
+    update, best = 0, math.inf
+    if (saved := checkpoint.load_latest(job.folder, device)) is not None:
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        update, best, state = saved["update"], saved["best"], tuple(saved["state"])
+        if online:
+            online.load(saved["online"], tables)
+        note_resume("train-memory", f"update {update:,}", job.quiet)
+    stager, watch = Stager(device), _Watch()
+    parameters = list(model.parameters())
+    losses = torch.zeros((), device=device)
+    result: dict[str, float] = {}
+
+    def save() -> None:
+        content = {
+            "update": update,
+            "best": best,
+            "model": model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+            "state": list(state),
+            "online": online.state(tables) if online else {},
+        }
+        checkpoint.save(job.folder, update, content)
+
+    with (
+        Metrics(job.manifest.run / "logs" / "train-memory", update) as metrics,
+        console.Progress("train-memory", "update", options.updates, update, quiet=job.quiet) as bar,
+        _open(job, tables if not online else None, update) as slab,
+    ):
+        if online:
+            online.attach(slab, tables, resumed=update > 0)
+        while update < options.updates and not stop:
+            # Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach.
+            if online:
+                online.refresh()
+            batch, points = _next_batch(slab, tables, options, job.seed, update)
+            tensors = stager(batch)
+            with watch.saved_tensors(update):
+                m, state = model.rollout(tensors, reset(state, tensors["fresh"]))  # (B, r, H)
+                if points is not None:
+                    m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)
+                query = {name: tensors[f"query.{name}"] for name in spec.query}
+                each = model.losses(model.predict(m, query), tensors[TARGET])
+                weight = tensors["exists"].float()
+                loss = (each * weight).sum() / weight.sum().clamp(min=1)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, options.clip)
+            for group in optimiser.param_groups:
+                group["lr"] = _learning_rate(options, update)
+            optimiser.step()
+            state = tuple(part.detach() for part in state)
+            losses += loss.detach()
+            if online:
+                online.average()
+            slab.advance()
+            update += 1
+            if update % LOG_EVERY == 0 or update == options.updates:
+                mean = float(losses) / (update % LOG_EVERY or LOG_EVERY)
+                _check_finite(job, mean, update, _learning_rate(options, update))
+                losses.zero_()
+                rate = watch.rate(LOG_EVERY)
+                metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
+                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
+            if update % options.evaluate_every == 0 or update == options.updates:
+                with watch.paused():
+                    found = predict_split(model, test, spec, job.gamma, options.evaluate_episodes)
+                    result = found.metrics()
+                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
+                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
+                if value <= best:
+                    best = value
+                    _save_weights(job, model, "best")
+                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
+                if options.until_rmse and result.get("rmse", math.inf) < options.until_rmse:
+                    break
+            if update % options.checkpoint_every == 0:
+                with watch.paused():
+                    save()
+        if stop:
+            save()
+            return {"updates": update}
+    digest = _save_weights(job, model, "last")
+    main = "accuracy" if spec.target_kind == "classes" else "rmse"
+    return {
+        "updates": update,
+        **result,
+        f"best_{main}": abs(best),
+        "updates_per_second": watch.overall(),
+        "data_wait_share": watch.wait_share(slab),
+        "peak_rss_bytes": peak_rss(),
+        "saved_tensor_bytes": watch.saved_bytes,
+        "digest": digest,
+    }
+
+
+def _open(job: MemoryJob, tables: TargetTables | None, update: int) -> Slab:
+    options = job.options
+    choose = None
+    if options.select != "current" and (job.detector or options.select == "uniform"):
+        scores = stored_scores(job.manifest.run, job.detector) if options.select == "surprise" else uniform_scores
+        choose = chooser(scores, options.targets, options.temperature, job.seed)
+    try:
+        return open_slab(
+            split_of(job.manifest, "train"),
+            job.spec,
+            batch=options.batch,
+            rollout=options.rollout,
+            gamma=job.gamma,
+            seed=job.seed,
+            update=update,
+            memory=options.slab_memory << 20,
+            with_targets=choose is None,
+            choose=choose,
+            tables=tables,
+        )
+    except SlabTooSmall as error:
+        raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
+
+
+def _next_batch(
+    slab: Slab, tables: TargetTables, options: TrainMemoryOptions, seed: int, update: int
+) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    """Arrays of one update: the rollout, the prediction points in it (None: every step), their queries and targets."""
+    batch = slab.window()
+    batch["fresh"] = slab.fresh.copy()
+    valid = slab.valid()
+    if options.select == "current":
+        batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
+        batch["exists"] = np.arange(options.rollout) < valid[:, None]
+        return batch, None
+    rng = np.random.Generator(np.random.PCG64((seed << 20) ^ update))
+    points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, rng)
+    query, y, exists = tables.look_up(slab.offset[:, None] + points)
+    batch |= {f"query.{name}": values for name, values in query.items()}
+    batch |= {TARGET: y, "exists": exists, "points": points}
+    return batch, points
+
+
+def _learning_rate(options: TrainMemoryOptions, update: int) -> float:
+    share = update / options.updates
+    return options.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
+
+
+def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
+    if math.isfinite(loss):
+        return
+    kept = checkpoint.load_latest(job.folder, torch.device("cpu"))
+    where = f"the last good checkpoint, of update {kept['update']:,}, is kept" if kept else "there is no checkpoint yet"
+    raise BadInput(
+        f"the loss is no longer finite ({loss}) at update {update:,} with learning rate {lr:.3g}; {where}. Use a "
+        "smaller --lr or --clip with --restart, and check the data for extreme values."
+    )
+
+
+def _save_weights(job: MemoryJob, model: MemoryModel, which: str) -> str:
+    make_folder(job.folder)
+    data = save_weights({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
+    write_durably(job.folder / f"{which}.safetensors", data)
+    write_durably(job.folder / "config.json", to_json({"task": job.manifest.task, "config": job.config}))
+    return hashlib.sha256(data).hexdigest()
+
+
+class _Watch:
+    """Times the update loop, without evaluations and checkpoints, and weighs what one update saves for backward."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.perf_counter()
+        self._pauses = self._recent_pauses = 0.0
+        self._updates = 0
+        self.saved_bytes = 0
+
+    def rate(self, updates: int) -> float:
+        now = time.perf_counter()
+        seconds = now - self._last - self._recent_pauses
+        self._last, self._recent_pauses = now, 0.0
+        self._updates += updates
+        return updates / max(seconds, 1e-9)
+
+    def overall(self) -> float:
+        return self._updates / max(self._last - self._began - self._pauses, 1e-9)
+
+    def wait_share(self, slab: Slab) -> float:
+        return slab.wait_seconds / max(time.perf_counter() - self._began - self._pauses, 1e-9)
+
+    def paused(self) -> "_Pause":
+        return _Pause(self._add_pause)
+
+    def _add_pause(self, seconds: float) -> None:
+        self._pauses += seconds
+        self._recent_pauses += seconds
+
+    def saved_tensors(self, update: int) -> Any:
+        """Counts, in the first update of an attempt, the bytes that autograd keeps for the backward pass."""
+        if self.saved_bytes:
+            return torch.autograd.set_grad_enabled(True)
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            self.saved_bytes += tensor.numel() * tensor.element_size()
+            return tensor
+
+        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+
+
+class _Pause:
+    def __init__(self, add: Callable[[float], None]) -> None:
+        self._add = add
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._add(time.perf_counter() - self._began)
+
+
+def peak_rss() -> int:
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024

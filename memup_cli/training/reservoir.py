@@ -1,0 +1,120 @@
+"""Local windows of steps, and a small sample of them in which rare inputs are as frequent as common ones.
+
+A detector trained on uniform steps would see the one junction in 20,000 steps once in many batches. Steps are kept
+with a probability that depends on their input only, so what the detector learns about y given the input is not biased.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stores.layout import LENGTH, START
+from stores.reader import Shard, Trajectories
+
+from ..tasks.spec import TaskSpec
+from .targets import targets
+
+BUCKETS = 1 << 18
+MAX_ROWS = 100_000
+MAX_STEPS = 200_000_000  # looked at; a larger set is sampled by groups
+FLOAT_BINS = 8
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps of one commit group, ready for a detector."""
+
+    arrays: dict[str, np.ndarray]  # query fields, (N, *row)
+    y: np.ndarray  # (N,)
+    starts: np.ndarray  # (N,) where each step's episode begins
+
+    def windows(self, steps: np.ndarray, window: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """The last `window` steps up to each of `steps` (n,): fields (n, W, *row), and which of them exist."""
+        index = steps[:, None] + np.arange(1 - window, 1)  # (n, W)
+        real = index >= self.starts[steps][:, None]
+        index = np.maximum(index, 0)
+        return {name: values[index] for name, values in self.arrays.items()}, real
+
+
+def group_steps(shard: Shard, group: int, spec: TaskSpec, gamma: float) -> Steps:
+    rows = shard.rows(group)
+    start, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
+    arrays = {name: shard.read_steps(name, start, stop) for name in {*spec.query, spec.target}}
+    begins = rows[:, START] - start
+    parts = [arrays[spec.target][b : b + n] for b, n in zip(begins, rows[:, LENGTH], strict=True)]
+    y = np.concatenate([targets(spec, {spec.target: part}, gamma) for part in parts])
+    return Steps({name: arrays[name] for name in spec.query}, y, np.repeat(begins, rows[:, LENGTH]))
+
+
+def row_codes(arrays: dict[str, np.ndarray], scales: dict[str, np.ndarray] | None = None) -> np.ndarray:
+    """A 64-bit hash of each row over all fields; with scales, floats are first put into bins."""
+    rng = np.random.Generator(np.random.PCG64(7))
+    code = np.zeros(len(next(iter(arrays.values()))), np.uint64)
+    for name in sorted(arrays):
+        values = arrays[name].reshape(len(code), -1)
+        if scales is not None and name in scales:
+            values = np.floor(values / scales[name]).astype(np.int64)
+        elif values.dtype.kind == "f":
+            values = values.astype(np.float64).view(np.int64)
+        for column in values.T:
+            mixed = column.astype(np.int64).view(np.uint64) * rng.integers(1, 2**63, dtype=np.uint64) * np.uint64(2)
+            code = (code ^ (mixed + (code >> np.uint64(29)))) * np.uint64(0x9E3779B97F4A7C15)
+    return code ^ (code >> np.uint64(32))
+
+
+@dataclass(frozen=True)
+class Reservoir:
+    windows: dict[str, np.ndarray]  # (n, W, *row)
+    real: np.ndarray  # (n, W)
+    y: np.ndarray  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
+    """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
+    groups = _some_groups(trajectories, rng)
+    scales = _float_scales(group_steps(*groups[0], spec, gamma))
+    counts = np.zeros(BUCKETS, np.int64)
+    for steps in _read(groups, spec, gamma):
+        counts += np.bincount(_buckets(steps, scales), minlength=BUCKETS)
+    keep = np.minimum(1.0, max(8, MAX_ROWS // max(1, int((counts > 0).sum()))) / np.maximum(counts, 1))
+    keep *= min(1.0, MAX_ROWS / float((keep * counts).sum()))
+    parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
+    for steps in _read(groups, spec, gamma):
+        chance = keep[_buckets(steps, scales)]
+        chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
+        parts.append((*steps.windows(chosen, window), steps.y[chosen]))
+    windows = {name: np.concatenate([part[0][name] for part in parts]) for name in spec.query}
+    return Reservoir(windows, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts]))
+
+
+def _buckets(steps: Steps, scales: dict[str, np.ndarray]) -> np.ndarray:
+    return (row_codes(steps.arrays, scales) % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def _read(groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float) -> Iterator[Steps]:
+    for shard, group in groups:
+        yield group_steps(shard, group, spec, gamma)
+
+
+def _some_groups(trajectories: Trajectories, rng: np.random.Generator) -> list[tuple[Shard, int]]:
+    groups = trajectories.groups()
+    total = int(trajectories.lengths.sum())
+    if total <= MAX_STEPS:
+        return groups
+    count = max(1, int(len(groups) * MAX_STEPS / total))
+    return [groups[i] for i in np.sort(rng.permutation(len(groups))[:count])]
+
+
+def _float_scales(steps: Steps) -> dict[str, np.ndarray]:
+    """Width of a bin for each column of each float field."""
+    scales = {}
+    for name, values in steps.arrays.items():
+        if values.dtype.kind == "f":
+            flat = values.reshape(len(values), -1)
+            scales[name] = np.maximum((flat.max(0) - flat.min(0)) / FLOAT_BINS, 1e-9)
+    return scales

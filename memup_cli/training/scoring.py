@@ -1,0 +1,232 @@
+"""The score stage: train the detector on a balanced sample, then write one uncertainty score per step."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_weights
+from safetensors.torch import save as save_weights
+
+from stores.files import make_folder, read_file, to_json, write_durably
+from stores.manifest import Manifest
+from stores.scores import ScoreReader, ScoreWriter, score_path
+
+from .. import console
+from ..interrupts import StopFlag
+from ..models.detectors import Detector
+from ..runs import SPLITS
+from ..tasks.spec import TaskSpec
+from .reservoir import Reservoir, Steps, group_steps, row_codes, sample
+from .stages import continue_command, digests, is_up_to_date, open_run, record, spec_of, split_of, weights_digest
+
+BATCH = 1024
+EVALUATE_EVERY, PATIENCE = 100, 5
+BATCH_STEPS = 1 << 16  # scored at a time
+PUBLISH_EVERY = 2.0  # seconds
+SEPARATION = 2.0  # the tenth of steps with the highest scores must be this many times as uncertain as the rest
+HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    detector: str
+    gamma: float
+    window: int
+    hidden: int
+    updates: int
+    score: str
+    seed: int
+
+
+def default_detector(spec: TaskSpec) -> str:
+    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
+
+
+def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: bool, quiet: bool) -> dict[str, Any]:
+    """Run the stage; returns the summary to print."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    inputs = digests(manifest, *SPLITS)
+    values = dict(vars(config))
+    if is_up_to_date(manifest, "score", values, inputs, restart):
+        return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
+    if restart and "score" in manifest.stages:
+        (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
+    total = sum(len(split_of(manifest, split)) for split in SPLITS)
+    record(manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total})
+    stop = StopFlag()
+    with stop:
+        detector, training = _trained_detector(manifest, spec, config, device, quiet)
+        source = {"detector": weights_digest(detector), "inputs": inputs}
+        done = _write_scores(manifest, spec, config, detector, source, stop, quiet)
+    progress = {"done": done, "total": total}
+    if stop:
+        record(manifest, "score", "interrupted", progress=progress)
+        raise stop.error(f"{done:,} of {total:,} episodes are scored", continue_command())
+    metrics = {**training, **_summary(manifest, config.detector)}
+    output = {"path": f"scores/{config.detector}", "digest": source["detector"]}
+    record(manifest, "score", "complete", progress=progress, metrics=metrics, outputs={"scores": output})
+    return {"run": str(manifest.run), "outcome": "scored", **metrics}
+
+
+def _trained_detector(
+    manifest: Manifest, spec: TaskSpec, config: ScoreConfig, device: torch.device, quiet: bool
+) -> tuple[Detector, dict[str, Any]]:
+    """The detector of an interrupted attempt with the same config and data, or a new one, trained and saved."""
+    torch.manual_seed(config.seed)
+    detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
+    weights = manifest.run / "detector" / f"{config.detector}.safetensors"
+    described = weights.with_suffix(".json")
+    made_from = {"config": vars(config), "inputs": digests(manifest, *SPLITS)}
+    if weights.exists() and described.exists():
+        found = json.loads(read_file(described))
+        if found["made_from"] == made_from:
+            detector.load_state_dict(load_weights(read_file(weights)))
+            return detector, found["training"]
+    reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
+    training = train_detector(detector, reservoir, config, device, quiet)
+    make_folder(weights.parent)
+    write_durably(weights, save_weights({k: v.cpu() for k, v in detector.state_dict().items()}))
+    write_durably(described, to_json({"made_from": made_from, "training": training}))
+    return detector, training
+
+
+def train_detector(
+    detector: Detector, reservoir: Reservoir, config: ScoreConfig, device: torch.device, quiet: bool
+) -> dict[str, Any]:
+    """Train until the held-out loss no longer falls; then check that the scores separate."""
+    order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
+    windows = {name: torch.from_numpy(values[order]).to(device) for name, values in reservoir.windows.items()}
+    real, y = (torch.from_numpy(values[order]).to(device) for values in (reservoir.real, reservoir.y))
+    held_out = max(1, len(reservoir) // 10)
+    generator = torch.Generator().manual_seed(config.seed)
+    optimiser = torch.optim.Adam(detector.parameters(), lr=2e-3)
+    best, stale, update = float("inf"), 0, 0
+    with console.Progress("detector", "update", config.updates, quiet=quiet) as bar:
+        while update < config.updates and stale < PATIENCE:
+            for _ in range(min(EVALUATE_EVERY, config.updates - update)):
+                rows = torch.randint(held_out, max(len(reservoir), held_out + 1), (BATCH,), generator=generator)
+                rows = rows.clamp(max=len(reservoir) - 1).to(device)
+                output = detector({name: values[rows] for name, values in windows.items()}, real[rows])
+                optimiser.zero_grad(set_to_none=True)
+                detector.loss(output, y[rows]).backward()
+                optimiser.step()
+                update += 1
+            with torch.no_grad():
+                output = detector({name: values[:held_out] for name, values in windows.items()}, real[:held_out])
+                loss = float(detector.loss(output, y[:held_out]))
+            stale = 0 if loss < 0.995 * best else stale + 1
+            best = min(best, loss)
+            bar.advance(EVALUATE_EVERY, f"held-out loss {loss:.4g}")
+    scores = detector.score(output, y[:held_out]).detach()
+    return {"detector_updates": update, "held_out_loss": best, **separation(detector, output, y[:held_out], scores)}
+
+
+def separation(detector: Detector, output: torch.Tensor, y: torch.Tensor, scores: torch.Tensor) -> dict[str, Any]:
+    """The stated check: are held-out steps with high scores those that really vary?
+
+    Deviation = what remains unexplained by the detector's best guess. `separation` compares its mean over the tenth of
+    the steps with the highest scores with that over the rest.
+    """
+    if detector.kind == "quantile":
+        deviation = (y - output.median(-1).values).abs()
+    elif detector.kind == "classifier":
+        deviation = torch.nn.functional.cross_entropy(output, y.long(), reduction="none")
+    else:
+        deviation = (y - output.squeeze(-1)).abs()
+    deviation = deviation.detach()
+    count = max(1, len(scores) // 10)
+    order = scores.argsort(descending=True)
+    high, rest = float(deviation[order[:count]].mean()), float(deviation[order[count:]].mean())
+    ratio = high / max(rest, 1e-6)
+    return {"separation": ratio, "separates": bool(ratio >= SEPARATION)}
+
+
+def _write_scores(
+    manifest: Manifest,
+    spec: TaskSpec,
+    config: ScoreConfig,
+    detector: Detector,
+    source: dict[str, Any],
+    stop: StopFlag,
+    quiet: bool,
+) -> int:
+    """Score every group of every split that is not scored yet; returns the episodes scored in all."""
+    shards = [shard for split in SPLITS for shard in split_of(manifest, split).shards]
+    total, done = sum(s.identity.episodes for s in shards), 0
+    with console.Progress("score", "episode", total, quiet=quiet) as bar:
+        for shard in shards:
+            writer = ScoreWriter(score_path(manifest.run, config.detector, shard), shard, source)
+            missing = writer.missing_groups()
+            already = shard.identity.episodes - sum(len(shard.rows(g)) for g in missing)
+            done += already
+            bar.advance(already)
+            published = time.monotonic()
+            try:
+                for group in missing:
+                    if stop:
+                        break
+                    steps = group_steps(shard, group, spec, config.gamma)
+                    writer.add(group, score_steps(detector, steps))
+                    done += len(shard.rows(group))
+                    bar.advance(len(shard.rows(group)))
+                    if time.monotonic() - published >= PUBLISH_EVERY:
+                        writer.publish()
+                        published = time.monotonic()
+                writer.publish()
+            except BaseException:
+                writer.discard()
+                raise
+    return done
+
+
+def score_steps(detector: Detector, steps: Steps) -> np.ndarray:
+    """Scores of all steps of a group (N,); each different local window is computed once."""
+    device = next(detector.parameters()).device
+    scores = np.empty(len(steps.y), np.float32)
+    for first in range(0, len(scores), BATCH_STEPS):
+        these = np.arange(first, min(first + BATCH_STEPS, len(scores)))
+        windows, real = steps.windows(these, detector.window)
+        y = steps.y[these]
+        _, which, back = np.unique(
+            row_codes({**windows, "real": real, "y": y} if detector.kind != "quantile" else {**windows, "real": real}),
+            return_index=True,
+            return_inverse=True,
+        )
+        with torch.no_grad():
+            tensors = {name: torch.from_numpy(values[which]).to(device) for name, values in windows.items()}
+            output = detector(tensors, torch.from_numpy(real[which]).to(device))
+            found = detector.score(output, torch.from_numpy(y[which]).to(device))
+        scores[these] = found.cpu().numpy()[back]
+    return scores
+
+
+def _summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str, Any]:
+    """Histogram of the training scores, and where each episode's highest score lies, counted from its end."""
+    counts = np.zeros(len(HISTOGRAM_EDGES) - 1, np.int64)
+    from_end: list[int] = []
+    top: list[float] = []
+    for shard, group in split_of(manifest, "train").groups():
+        scores = ScoreReader(score_path(manifest.run, detector, shard), shard)
+        for row in shard.rows(group):
+            values = scores.episode(row)
+            counts += np.histogram(values, HISTOGRAM_EDGES)[0]
+            from_end.append(len(values) - 1 - int(values.argmax()))
+            top.append(float(values.max()))
+        if len(from_end) >= episodes:
+            break
+    ends = np.array(from_end)
+    return {
+        "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
+        "top_score_mean": float(np.mean(top)),
+        "top_steps_from_end": {
+            "median": float(np.median(ends)),
+            "p10": float(np.quantile(ends, 0.1)),
+            "p90": float(np.quantile(ends, 0.9)),
+            "at_end_share": float((ends == 0).mean()),
+        },
+    }

@@ -1,0 +1,134 @@
+"""What all stages after collect share: what they need, whether there is work, and what they record."""
+
+import hashlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stores.layout import Field
+from stores.manifest import Manifest
+from stores.reader import Trajectories
+
+from .. import console
+from ..configs import changed
+from ..errors import StageMissing, UsageProblem
+from ..runs import attempt, find_run, now, refresh_collect
+from ..tasks.spec import StepRule, TaskSpec
+
+COMMANDS = {"collect": "memup collect", "score": "memup score", "train-memory": "memup train-memory"}
+
+
+def open_run(run: Path | None) -> Manifest:
+    """The run's manifest, its data complete."""
+    manifest = Manifest.load(find_run(run))
+    entry = refresh_collect(manifest)
+    if entry.get("status") != "complete":
+        parts = ", ".join(sorted({m["path"] for m in entry.get("missing", [])})) or "everything"
+        raise StageMissing(
+            f"{manifest.run} is not completely collected (missing: {parts}). Run `memup collect --run {manifest.run}` "
+            "first."
+        )
+    manifest.stages["collect"] = entry
+    return manifest
+
+
+def require(manifest: Manifest, stage: str) -> dict[str, Any]:
+    """The entry of an earlier stage; StageMissing unless it is complete and its inputs are unchanged."""
+    entry = manifest.stages.get(stage, {})
+    command = f"`{COMMANDS[stage]} --run {manifest.run}`"
+    if entry.get("status") != "complete":
+        raise StageMissing(f"{manifest.run} has no complete {stage} stage; run {command} first")
+    if stale := manifest.stale(stage):
+        raise StageMissing(
+            f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run {command} "
+            "--restart first."
+        )
+    return entry
+
+
+def digests(manifest: Manifest, *names: str) -> dict[str, str]:
+    """Digests of outputs of earlier stages, as inputs of this one."""
+    outputs = {n: o for entry in manifest.stages.values() for n, o in entry.get("outputs", {}).items()}
+    return {name: outputs[name]["digest"] for name in names}
+
+
+def is_up_to_date(
+    manifest: Manifest, stage: str, config: dict[str, Any], inputs: dict[str, str], restart: bool
+) -> bool:
+    """Whether there is nothing to do. Refuses a change of options or inputs, unless told to restart."""
+    entry = manifest.stages.get(stage)
+    if restart or not entry:
+        return False
+    differences = changed(entry["config"], config)
+    if differences:
+        raise UsageProblem(
+            f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}. Use --restart to "
+            "discard its result, or another --run."
+        )
+    if entry.get("inputs") != inputs:
+        names = [n for n in inputs if entry.get("inputs", {}).get(n) != inputs[n]]
+        raise StageMissing(
+            f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
+            "run it again on those there are now."
+        )
+    return bool(entry["status"] == "complete")
+
+
+def record(manifest: Manifest, stage: str, status: str, **more: Any) -> None:
+    """Write the stage's entry: what is given replaces what was there before."""
+    manifest.data = Manifest.load(manifest.run).data
+    entry = {**manifest.stages.get(stage, {}), **more, "status": status}
+    entry |= {"attempt": attempt(), "started": now()} if status == "running" else {"finished": now()}
+    manifest.stages[stage] = entry
+    manifest.save()
+
+
+def spec_of(manifest: Manifest) -> TaskSpec:
+    """The task's spec as it was recorded: later stages do not need the task's own package."""
+    values = dict(manifest.task["spec"])
+    values["fields"] = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in values["fields"])
+    values["evaluate"] = StepRule(**values["evaluate"]) if values["evaluate"] else None
+    values["memory_input"], values["query"] = tuple(values["memory_input"]), tuple(values["query"])
+    return TaskSpec(**values)
+
+
+def split_of(manifest: Manifest, split: str) -> Trajectories:
+    return Trajectories(manifest.run / "trajectories" / split, manifest.stages["collect"]["config"]["shards"])
+
+
+def prepare_device(name: str, threads: int) -> torch.device:
+    """The device to compute on; auto takes CUDA if there is any.
+
+    One CPU thread is fastest for networks as small as these, and leaves the others to the loader.
+    """
+    torch.set_num_threads(threads)
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise UsageProblem(
+                f"--device {name}: this machine has {count or 'no'} CUDA device{'s' if count > 1 else ''} that torch "
+                "can use. Use --device cpu, or a torch build with CUDA on a machine with a GPU."
+            )
+    return device
+
+
+def weights_digest(module: torch.nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, value in sorted(module.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def continue_command() -> str:
+    return shlex.join(["memup", *sys.argv[1:]])
+
+
+def note_resume(stage: str, where: str, quiet: bool) -> None:
+    console.note(f"{stage}: resuming at {where}", quiet)

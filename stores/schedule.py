@@ -1,0 +1,146 @@
+"""Which steps of which episode each slot of the slab holds, update by update: a pure function of (seed, update)."""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from .codec import Array
+from .reader import Shard, Trajectories
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One passage through one episode."""
+
+    number: int  # counted from the start of training
+    shard: Shard
+    group: int
+    local: int  # episode within the group
+
+    @property
+    def index(self) -> int:
+        """The episode's number in its split."""
+        return self.shard.identity.first + self.group * self.shard.layout.group_episodes + self.local
+
+    @property
+    def length(self) -> int:
+        return int(self.shard.lengths[self.group * self.shard.layout.group_episodes + self.local])
+
+
+class VisitOrder:
+    """Endless iterator of visits: every epoch passes all groups, and all episodes of a group, in a new order.
+
+    Keeping the episodes of a group together means that each group is decoded once an epoch.
+    """
+
+    def __init__(self, trajectories: Trajectories, seed: int) -> None:
+        self._groups = trajectories.groups()
+        self._seed, self._epoch, self._number = seed, 0, 0
+        self._left: deque[tuple[int, Array]] = deque()
+
+    def __next__(self) -> Visit:
+        if not self._left:
+            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, self._epoch))))
+            for g in rng.permutation(len(self._groups)):
+                shard, group = self._groups[g]
+                first, stop = shard.layout.group_bounds(group, shard.state.committed)
+                self._left.append((int(g), rng.permutation(stop - first)))
+            self._epoch += 1
+        g, episodes = self._left[0]
+        visit = Visit(self._number, *self._groups[g], int(episodes[0]))
+        self._number += 1
+        if len(episodes) > 1:
+            self._left[0] = (g, episodes[1:])
+        else:
+            self._left.popleft()
+        return visit
+
+
+@dataclass
+class Slot:
+    """Where one slot was when it was last loaded: it holds an episode's steps from `offset` to `end`."""
+
+    visit: Visit
+    length: int
+    offset: int
+    end: int
+    due: int = 0  # update before which it needs its next load
+
+
+@dataclass(frozen=True)
+class Load:
+    """Steps [start, stop) of a visit, for a slot."""
+
+    slot: int
+    visit: Visit
+    start: int
+    stop: int
+    length: int  # of the whole episode
+    fresh: bool  # the slot begins a new episode (or begins at all)
+
+
+class Schedule:
+    """Simulates B slots that walk `rollout` steps an update; yields their loads in the order in which they fall due."""
+
+    def __init__(
+        self, trajectories: Trajectories, slots: int, rollout: int, piece: int, seed: int, update: int = 0
+    ) -> None:
+        self._order = VisitOrder(trajectories, seed)
+        self._rollout, self._piece = rollout, piece
+        stagger = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 2**32)))).random(slots)
+        self.slots: list[Slot] = []
+        for share in stagger:
+            visit = next(self._order)
+            length = visit.length
+            offset = int(share * length) // rollout * rollout
+            self.slots.append(Slot(visit, length, offset, self._end(offset, length)))
+        self._initial: deque[Load] = deque()
+        self._heap: list[tuple[int, int]] = []
+        for number, slot in enumerate(self.slots):
+            self._plan(number, slot, 0)
+        while self.due <= update and update:
+            self.pop()
+        self._initial = deque(
+            Load(i, s.visit, self._offset_at(s, update), s.end, s.length, True) for i, s in enumerate(self.slots)
+        )
+
+    @property
+    def due(self) -> int:
+        """Update before which the next load is needed."""
+        return -1 if self._initial else self._heap[0][0]
+
+    def pop(self) -> Load:
+        """The next load."""
+        if self._initial:
+            return self._initial.popleft()
+        now, number = heapq.heappop(self._heap)
+        slot = self.slots[number]
+        if slot.end < slot.length:
+            slot.offset = self._offset_at(slot, now)
+            start = slot.end
+            slot.end = min(slot.end + self._piece, slot.length)
+            load = Load(number, slot.visit, start, slot.end, slot.length, False)
+        else:
+            visit = next(self._order)
+            length = visit.length
+            slot.visit, slot.length, slot.offset, slot.end = visit, length, 0, min(self._piece, length)
+            load = Load(number, visit, 0, slot.end, length, True)
+        self._plan(number, slot, now)
+        return load
+
+    def _plan(self, number: int, slot: Slot, now: int) -> None:
+        left = slot.end - slot.offset
+        slot.due = now + (left // self._rollout if slot.end < slot.length else -(-left // self._rollout))
+        heapq.heappush(self._heap, (slot.due, number))
+
+    def _offset_at(self, slot: Slot, update: int) -> int:
+        """Where the slot will be at an update up to its next load."""
+        updates_left = slot.due - update
+        left = slot.end - slot.offset
+        total = left // self._rollout if slot.end < slot.length else -(-left // self._rollout)
+        return slot.offset + (total - updates_left) * self._rollout
+
+    def _end(self, offset: int, length: int) -> int:
+        return min((offset // self._piece + 1) * self._piece, length)

@@ -1,0 +1,95 @@
+"""One float32 per step, beside the trajectories: scores/<detector>/<split>/<shard>.zarr/score.
+
+The array has the same flat time axis and chunks as the shard it belongs to. A commit group is scored once all its chunk
+files are there; they are written like those of a shard, so a killed job continues with the next group.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .codec import Array, encode
+from .errors import DamagedData, Incomplete
+from .files import PendingFiles, drop_partials, make_folder, read_json, remove_tree, to_json, write_durably
+from .integrity import group_chunks
+from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, group_metadata, json_checksum
+from .reader import DirectChunks, Shard
+
+SCORE = Field("score", "float32")
+
+
+def _layout(shard: Shard) -> Layout:
+    return Layout((SCORE,), shard.layout.chunk_steps, 1)
+
+
+def score_path(run: Path, detector: str, shard: Shard) -> Path:
+    return run / "scores" / detector / shard.identity.split / shard.path.name
+
+
+class ScoreWriter:
+    """Writes the scores of one shard, group by group. `source` says which detector made them."""
+
+    def __init__(self, path: Path, shard: Shard, source: dict[str, Any]) -> None:
+        self.path, self.shard, self._layout = path, shard, _layout(shard)
+        values = {"format": FORMAT, **source}
+        attributes = {"memup": {**values, "checksum": json_checksum(values)}}
+        if (path / "zarr.json").exists() and read_json(path / "zarr.json").get("attributes") != attributes:
+            remove_tree(path)
+        if not (path / "zarr.json").exists():
+            make_folder(path / SCORE.name)
+            capacity = shard.state.next_chunk * shard.layout.chunk_steps
+            metadata = field_metadata(self._layout, SCORE, capacity)
+            write_durably(path / SCORE.name / "zarr.json", to_json(metadata))
+            write_durably(path / "zarr.json", to_json(group_metadata(attributes)))
+        drop_partials(path / SCORE.name)
+        self._pending = PendingFiles()
+
+    def missing_groups(self) -> list[int]:
+        present = {p.name for p in (self.path / SCORE.name).glob("c.*")}
+        groups = self.shard.available_groups()
+        return [g for g in groups if not {f"c.{c}" for c in self._chunks(g)} <= present]
+
+    def _chunks(self, group: int) -> range:
+        return group_chunks(self.shard, self.shard.rows(group))
+
+    def add(self, group: int, scores: Array) -> None:
+        """Scores of all steps of a group, in order; they count after publish()."""
+        chunks, size = self._chunks(group), self._layout.chunk_steps
+        padded = np.zeros(len(chunks) * size, SCORE.numpy)
+        padded[: len(scores)] = scores
+        for i, chunk in enumerate(chunks):
+            data = encode(padded[i * size : (i + 1) * size], SCORE.shuffle, SCORE.typesize)
+            self._pending.write(self.path / SCORE.name / f"c.{chunk}", data)
+
+    def publish(self) -> None:
+        self._pending.publish()
+
+    def discard(self) -> None:
+        self._pending.discard()
+
+
+class ScoreReader:
+    """Scores of one shard, by step of its flat time axis."""
+
+    def __init__(self, path: Path, shard: Shard) -> None:
+        if not (path / "zarr.json").exists():
+            raise Incomplete(f"{path} is missing; run `memup score` first")
+        values = dict(read_json(path / "zarr.json").get("attributes", {}).get("memup", {}))
+        check_format(values.get("format"), str(path))
+        if values.pop("checksum", None) != json_checksum(values):
+            raise DamagedData(f"{path / 'zarr.json'} is damaged: its checksum does not match")
+        self.source = values
+        self._chunks = DirectChunks(path / SCORE.name, _layout(shard), SCORE)
+        self._size = shard.layout.chunk_steps
+
+    def read(self, start: int, stop: int) -> Array:
+        first, last = start // self._size, -(-stop // self._size)
+        found = np.empty((last - first) * self._size, SCORE.numpy)
+        for chunk in range(first, last):
+            self._chunks.read(chunk, found[(chunk - first) * self._size : (chunk - first + 1) * self._size])
+        return found[start - first * self._size : stop - first * self._size]
+
+    def episode(self, row: Array) -> Array:
+        """Scores of the episode of this row of the episode table."""
+        return self.read(int(row[START]), int(row[START] + row[1]))

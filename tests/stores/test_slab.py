@@ -1,0 +1,134 @@
+"""The slab shows each slot its own episode, whole or in pieces, and can be opened at any update."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stores.groups import Episode
+from stores.layout import Field, Layout
+from stores.reader import Trajectories
+from stores.schedule import VisitOrder
+from stores.slab import Derived, Slab, SlabTooSmall
+from tests.stores.test_roundtrip import write
+
+FIELDS = (Field("x", "int32"), Field("y", "uint8", (2,)))
+SHORT = [17, 3, 40, 1, 25, 9, 33, 12, 8, 21, 30]
+
+
+def make(folder: Path, lengths: list[int], layout: Layout) -> tuple[Trajectories, list[Episode]]:
+    episodes = [
+        Episode({"x": np.arange(n, dtype=np.int32) + 1000 * i, "y": np.full((n, 2), i, np.uint8)}, i)
+        for i, n in enumerate(lengths)
+    ]
+    write(folder / "0000.zarr", layout, episodes)
+    return Trajectories(folder, 1), episodes
+
+
+@pytest.fixture
+def short(tmp_path):
+    return make(tmp_path, SHORT, Layout(FIELDS, 32, 3))
+
+
+@pytest.fixture
+def long(tmp_path):
+    """Episodes of several chunks each, as the store lays out very long ones."""
+    return make(tmp_path, [100, 131, 97, 250, 33, 64, 65], Layout(FIELDS, 32, 1))
+
+
+def test_every_epoch_visits_every_episode_once_in_a_new_order(short):
+    trajectories, episodes = short
+    order = VisitOrder(trajectories, seed=3)
+    visits = [next(order) for _ in range(4 * len(episodes))]
+    assert [v.number for v in visits] == list(range(len(visits)))
+    epochs = [[v.index for v in visits[i : i + len(episodes)]] for i in range(0, len(visits), len(episodes))]
+    assert all(sorted(epoch) == list(range(len(episodes))) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+
+
+def check_walk(slab: Slab, episodes: list[Episode], updates: int) -> set[int]:
+    seen = set()
+    for _ in range(updates):
+        window, valid = slab.window(), slab.valid()
+        for slot, (offset, episode) in enumerate(zip(slab.offset, slab.episode, strict=True)):
+            whole = episodes[episode].arrays["x"]
+            assert slab.length[slot] == len(whole)
+            assert valid[slot] == min(slab.rollout, len(whole) - offset) > 0
+            expected = whole[np.minimum(np.arange(offset, offset + slab.rollout), len(whole) - 1)]
+            np.testing.assert_array_equal(window["x"][slot], expected)
+            assert (window["y"][slot] == episode).all()
+            seen.add(int(episode))
+        slab.advance()
+    return seen
+
+
+@pytest.mark.parametrize("rollout", [1, 5, 7, 50])
+def test_slots_walk_through_whole_episodes(short, rollout):
+    trajectories, episodes = short
+    with Slab(trajectories, slots=4, rollout=rollout, seed=0) as slab:
+        assert len(set(slab.offset.tolist())) > 1 or rollout == 50, "slots start staggered"
+        assert check_walk(slab, episodes, 120) == set(range(len(episodes)))
+
+
+@pytest.mark.parametrize("rollout", [1, 5, 20, 32])
+def test_slots_walk_through_pieces_when_episodes_do_not_fit(long, rollout):
+    trajectories, episodes = long
+    budget = 5 * (32 + rollout) * 6
+    with Slab(trajectories, slots=5, rollout=rollout, seed=1, memory=budget) as slab:
+        assert slab.arrays["x"].shape[1] == 32 + rollout
+        assert sum(a.nbytes for a in slab.arrays.values()) <= budget
+        assert check_walk(slab, episodes, 400) == set(range(len(episodes)))
+
+
+def test_a_budget_that_holds_nothing_is_refused(long):
+    with pytest.raises(SlabTooSmall, match="5 slots"):
+        Slab(long[0], slots=5, rollout=4, seed=0, memory=100)
+
+
+@pytest.mark.parametrize("memory", [5 * 36 * 6, 1 << 20])
+def test_a_slab_opened_later_shows_the_same(long, memory):
+    trajectories, _ = long
+
+    def trace(slab: Slab, updates: int) -> list[tuple]:
+        shown = []
+        for _ in range(updates):
+            window = slab.window()
+            shown.append((slab.episode.tolist(), slab.offset.tolist(), window["x"].tolist()))
+            slab.advance()
+        return shown
+
+    with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory) as slab:
+        whole = trace(slab, 130)
+    for update in (0, 1, 2, 7, 8, 33, 64, 100):
+        with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, update=update) as slab:
+            assert trace(slab, 30) == whole[update : update + 30]
+
+
+@pytest.mark.parametrize("memory", [5 * 36 * 10, 1 << 20])
+def test_derived_arrays_and_preparation_see_the_whole_episode(long, memory):
+    trajectories, episodes = long
+    prepared = {}
+
+    def last_step(visit, read, start, stop):
+        length = len(episodes[visit.index].arrays["x"])
+        return np.full(stop - start, read("x", length - 1, length)[0], np.int32)
+
+    def prepare(visit, read):
+        return visit.index, read("x", 0, 3).tolist()
+
+    with Slab(
+        trajectories,
+        slots=5,
+        rollout=4,
+        seed=2,
+        memory=memory,
+        derived=(Derived(Field("last", "int32"), last_step),),
+        prepare=prepare,
+        on_fresh=prepared.__setitem__,
+    ) as slab:
+        for _ in range(150):
+            window = slab.window()
+            for slot, episode in enumerate(slab.episode):
+                assert (window["last"][slot] == episodes[episode].arrays["x"][-1]).all()
+                assert prepared[slot] == (episode, episodes[episode].arrays["x"][:3].tolist())
+            slab.advance()

@@ -1,0 +1,66 @@
+"""Selection is exact: the same sets as brute force, drawn with the right probabilities."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memup_cli.training.selection import perturb, select, suffix_top
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=40, unique=True), st.integers(1, 5))
+def test_every_suffix_gets_its_k_largest(values, k):
+    values = np.array(values, np.float32)
+    top = suffix_top(values, k)
+    for t in range(len(values)):
+        expected = (t + np.argsort(-values[t:]))[:k].tolist()
+        found = top.at(np.array(t)).tolist()
+        assert found == expected + [-1] * (k - len(expected))
+
+
+def exact_probabilities(weights: np.ndarray, k: int) -> dict[tuple[int, ...], float]:
+    """Drawing k without replacement, each time in proportion to the weights of those left."""
+    chances: dict[tuple[int, ...], float] = {}
+    for order in itertools.permutations(range(len(weights)), k):
+        left, chance = weights.sum(), 1.0
+        for i in order:
+            chance *= weights[i] / left
+            left -= weights[i]
+        chances[tuple(sorted(order))] = chances.get(tuple(sorted(order)), 0.0) + chance
+    return chances
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("t", [0, 3])
+def test_the_sets_have_the_right_probabilities(k, t):
+    scores, temperature, draws = np.array([0.05, 0.0, 0.02, 0.04, 0.01, 0.03, 0.0]), 0.02, 20_000
+    rng = np.random.default_rng(0)
+    counts: dict[tuple[int, ...], int] = {}
+    brute: dict[tuple[int, ...], int] = {}
+    for _ in range(draws):
+        chosen = tuple(sorted(select(scores, k, temperature, rng).at(np.array(t)).tolist()))
+        counts[chosen] = counts.get(chosen, 0) + 1
+        values = perturb(scores, temperature, rng)[t:]
+        by_force = tuple(sorted((t + np.argsort(-values)[:k]).tolist()))
+        brute[by_force] = brute.get(by_force, 0) + 1
+    expected = exact_probabilities(np.exp(scores[t:] / temperature), k)
+    for found in (counts, brute):
+        assert all(min(chosen) >= t for chosen in found)
+        chi_square = sum(
+            (found.get(tuple(i + t for i in s), 0) - draws * p) ** 2 / (draws * p) for s, p in expected.items()
+        )
+        freedom = len(expected) - 1
+        # Wilson-Hilferty: five standard deviations above the mean; a wrong distribution is hundreds above
+        limit = freedom * (1 - 2 / (9 * freedom) + 5 * (2 / (9 * freedom)) ** 0.5) ** 3
+        assert chi_square < limit
+
+
+def test_a_clear_surprise_is_always_chosen():
+    scores = np.zeros(5000)
+    scores[4321] = 1.0
+    top = select(scores, 1, 0.02, np.random.default_rng(1))
+    assert (top.at(np.arange(4322)) == 4321).all()
+    assert (top.at(np.arange(4322, 5000)) >= np.arange(4322, 5000)[:, None]).all()
+    assert len(top.changes) < 60
