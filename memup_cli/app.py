@@ -1,5 +1,6 @@
 """The memup command: sub-commands, and errors turned into one paragraph and an exit code. Imports no torch."""
 
+import os
 import signal
 import sys
 from typing import Annotated
@@ -49,13 +50,13 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (TyperException, typer.Exit, typer.Abort) as error:
-        if isinstance(error, TyperException):
+        if isinstance(error, TyperException) and error.format_message().strip():
             _complain(error.format_message())
         code = getattr(error, "exit_code", 130)
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the last flush complains again
         code = 128 + signal.SIGPIPE
     except Exception as error:
         found = exit_code(error)
@@ -63,6 +64,8 @@ def main() -> None:
             console.stderr.print_exception()
         if found is None:
             _complain(f"this is a bug in memup: {error!r}. Please report it with the lines above.")
+        elif isinstance(error, OSError):
+            _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
             _complain(str(error))
         code = found or 1

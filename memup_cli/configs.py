@@ -1,9 +1,12 @@
 """One frozen, validated model per stage; the fields' descriptions are the help text."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+STAGES = ("collect", "score", "train-memory", "evaluate")
 
 
 class StageOptions(BaseModel):
@@ -13,14 +16,21 @@ class StageOptions(BaseModel):
 
     run: Path | None = Field(None, description="Run folder (default: see the command's help).")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random.")
-    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:N.")
+    device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     threads: int = Field(1, ge=1, le=1024, description="CPU threads of torch; small networks are fastest with one.")
     config: Path | None = Field(None, description="TOML file with options, one table per stage.")
     restart: bool = Field(False, description="Discard what this stage did before and begin again.")
     dry_run: bool = Field(False, description="Say what would be done, do nothing.")
     json_: bool = Field(False, alias="json", description="Print the result as one JSON object.")
-    quiet: bool = Field(False, description="No progress, no notes; errors only.")
+    quiet: bool = Field(False, description="No progress, no notes.")
     verbose: bool = Field(False, description="Show the traceback of an error.")
+
+    @field_validator("device")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+            raise ValueError("must be auto, cpu, cuda or cuda:N")
+        return value
 
 
 class CollectOptions(BaseModel):
@@ -41,7 +51,7 @@ class CollectOptions(BaseModel):
     def _part(cls, value: str) -> str:
         part, _, parts = value.partition("/")
         if not (part.isdecimal() and parts.isdecimal() and int(part) < int(parts) <= 10_000):
-            raise ValueError("must be I/N with I from 0 to N-1, for example 0/4, 1/4, 2/4 and 3/4")
+            raise ValueError("must be I/N with I from 0 to N-1 and N up to 10000, for example 0/4, 1/4, 2/4 and 3/4")
         return value
 
     @property

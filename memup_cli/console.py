@@ -14,8 +14,14 @@ LINE_EVERY = 30.0  # seconds between two progress lines in a batch log
 
 WIDTH = 120  # of tables that go to a file or a pipe
 
-stdout = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+stdout = _Console(highlight=False, width=None if sys.stdout and sys.stdout.isatty() else WIDTH)
+stderr = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def note(message: str, quiet: bool = False) -> None:

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from stores import lease as leases
 from stores.errors import DamagedData, Incomplete, StoreError
 from stores.lease import job_id
 from stores.manifest import Manifest
@@ -21,22 +22,31 @@ from .errors import StageMissing, UsageProblem
 
 HOME = Path("runs")
 SPLITS = ("train", "test")
-STAGES = ("collect", "score", "train-memory", "train-agent", "train-baseline", "evaluate")
 _PACKAGES = ("memup", "numpy", "zarr", "numcodecs", "gymnasium", "torch")
 
 
 def find_run(run: Path | None) -> Path:
     """The run a later stage means: the one named, or the only one below runs/."""
     if run is not None:
+        run = follow(run)
         if not Manifest.exists(run):
             raise StageMissing(f"{run} is not a run: it has no manifest.json. Start with `memup collect`.")
         return run
     found = sorted(p.parent for p in HOME.glob("*/manifest.json"))
     if len(found) == 1:
-        return found[0]
+        return follow(found[0])
     if not found:
         raise StageMissing("there is no run below runs/. Start with `memup collect`, or name one with --run.")
     raise UsageProblem(f"there are several runs; name one with --run: {', '.join(map(str, found))}")
+
+
+def follow(run: Path) -> Path:
+    """A run folder that the user names may be a link (to a scratch disk, say); links inside a run are refused."""
+    return run.resolve() if run.is_symlink() else run
+
+
+def quoted(run: Path | str) -> str:
+    return shlex.quote(str(run))
 
 
 def attempt() -> dict[str, Any]:
@@ -64,8 +74,9 @@ def shard_ranges(episodes: int, shards: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
+def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:
     """Episodes on disk, and what each unfinished shard lacks. The shards themselves are the truth."""
+    run, task, options = manifest.run, manifest.task["name"], manifest.task["options"]
     done, missing = 0, []
     for split, episodes in (("train", config["episodes"]), ("test", config["test_episodes"])):
         for shard, (first, stop) in enumerate(shard_ranges(episodes, config["shards"])):
@@ -79,7 +90,8 @@ def collect_progress(run: Path, config: dict[str, Any]) -> tuple[int, list[dict[
             if shard_exists(path):
                 try:
                     opened = Shard(path)
-                    if opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
+                    same = opened.identity.options == options and opened.identity.task == task
+                    if same and opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
                         have = opened.state.available(opened.layout)
                         problem = "unfinished" if have < stop - first else ""
                     else:
@@ -104,19 +116,28 @@ def split_digest(run: Path, split: str, shards: int) -> str:
     return digest.hexdigest()
 
 
+def _somebody_writes(run: Path) -> bool:
+    """Whether any shard has an owner that lives, or may live on another host."""
+    owners = [leases.read(path.parent) for path in run.glob(f"trajectories/*/*.zarr/{leases.NAME}")]
+    return any(o.host != socket.gethostname() or leases.is_alive(o) for o in owners if o)
+
+
 def refresh_collect(manifest: Manifest) -> dict[str, Any]:
     """The collect entry as the shards are now; parallel shards finish in any order, so it is derived, not kept."""
     entry = dict(manifest.stages.get("collect") or {})
     if not entry:
         return {}
-    done, missing = collect_progress(manifest.run, entry["config"])
+    done, missing = collect_progress(manifest, entry["config"])
     entry["progress"] = {
         "done": done,
         "total": entry["config"]["episodes"] + entry["config"]["test_episodes"],
     }
     entry["missing"] = missing
     if missing:
-        entry["status"] = "interrupted" if entry["status"] == "complete" else entry["status"]
+        if _somebody_writes(manifest.run):
+            entry["status"] = "running"
+        elif entry["status"] != "failed":
+            entry["status"] = "interrupted"  # a killed attempt could not say so itself
         entry["outputs"] = {}
     elif entry["status"] != "complete" or not entry.get("outputs"):
         entry["status"] = "complete"

@@ -195,11 +195,11 @@ def read_file(path: Path) -> bytes:
         if isinstance(error, FileNotFoundError):
             raise
         raise StoreIO(f"cannot read {path}: {error.strerror}") from error
-    with open(fd, "rb", buffering=0) as file:
-        try:
+    try:
+        with open(fd, "rb", buffering=0) as file:
             return file.read()
-        except OSError as error:
-            raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+    except OSError as error:
+        raise StoreIO(f"cannot read {path}: {error.strerror}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

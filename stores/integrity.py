@@ -68,13 +68,16 @@ def _check_group(shard: Shard, group: int, span: tuple[int, int], count: Check) 
     if found:
         return found
     data = shard.read_group(group, rows)
+    wrong = []
     for i, row in enumerate(rows):
         start = int(row[START] - rows[0, START])
         arrays = {name: values[start : start + int(row[LENGTH])] for name, values in data.items()}
         if not shard.check_episode(arrays, row):
-            problem = "its chunks are whole but hold other steps than were committed"
-            found.append(Damage(shard.path, group, "steps", None, (span[0] + i, span[0] + i + 1), problem))
+            wrong.append(span[0] + i)
         count.episodes += 1
+    if wrong:
+        problem = f"the chunks are whole, but {len(wrong)} of its episodes are not those that were committed"
+        found.append(Damage(shard.path, group, "steps", None, (wrong[0], wrong[-1] + 1), problem))
     return found
 
 
@@ -95,7 +98,9 @@ def quarantine(run: Path, damages: list[Damage]) -> list[Path]:
     for path in dict.fromkeys(d.shard for d in damages):
         place = _free_place(run / "quarantine" / f"{path.parent.name}-{path.stem}")
         groups = [d.group for d in damages if d.shard == path]
-        holes = _holes(path, sorted({g for g in groups if g is not None})) if None not in groups else None
+        holes = None if None in groups else _holes(path, sorted({g for g in groups if g is not None}))
+        if not path.exists():
+            continue  # nothing to set aside
         if holes is None:
             move(path, place)
         else:

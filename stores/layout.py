@@ -25,7 +25,8 @@ START, LENGTH, SEED, TERMINATED, CHECKSUM = range(len(COLUMNS))
 CHUNK_BYTES = 1 << 20  # of the largest field, decoded: pieces of an episode too long for one chunk
 GROUP_BYTES = 4 << 20  # the same, for a chunk of many short episodes: fewer files to sync
 MIN_CHUNK_STEPS = 64
-STEPPED_CHUNK, STEPPED_GROUP = 2048, 8192  # steps; a killed job repeats at most one group of slow stepping
+STEPPED_GROUP = 2048  # steps; a killed job repeats at most one group of slow stepping
+MAX_GROUP_EPISODES = 4096  # however short they are
 FIELD_KINDS = "biuf"
 
 
@@ -94,11 +95,12 @@ def plan(fields: tuple[Field, ...], *, maximum: int | None, typical: int, episod
     steps = max(MIN_CHUNK_STEPS, CHUNK_BYTES // row // 8 * 8)
     if stepped:
         group = max(1, STEPPED_GROUP // max(typical, 1))
-        return Layout(fields, min(steps, STEPPED_CHUNK), min(group, max(episodes, 1)))
+        return Layout(fields, min(steps, STEPPED_GROUP), min(group, max(episodes, 1)))
     if maximum is None:
-        return Layout(fields, steps, min(max(1, 4 * steps // max(typical, 1)), max(episodes, 1)))
+        group = min(max(1, 4 * steps // max(typical, 1)), MAX_GROUP_EPISODES)
+        return Layout(fields, steps, min(group, max(episodes, 1)))
     if maximum <= steps:
-        group = min(max(1, GROUP_BYTES // row // maximum), max(episodes, 1))
+        group = min(max(1, GROUP_BYTES // row // maximum), max(episodes, 1), MAX_GROUP_EPISODES)
         return Layout(fields, _round_up(group * maximum), group)
     return Layout(fields, _round_up(-(-maximum // -(-maximum // steps))), 1)
 

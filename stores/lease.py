@@ -37,15 +37,21 @@ def job_id() -> str:
 
 def take(shard: Path) -> tuple[Lease, Lease | None]:
     """Own the shard from now on: (our lease, that of an attempt that never finished)."""
+    earlier = refuse_living(shard)
+    lease = Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), _born(os.getpid()), job_id())
+    write_durably(shard / NAME, to_json(asdict(lease)))
+    return lease, earlier
+
+
+def refuse_living(shard: Path) -> Lease | None:
+    """Raise if somebody on this host is writing the shard; otherwise return the lease that a dead attempt left."""
     earlier = read(shard)
-    if earlier is not None and _alive(earlier):
+    if earlier is not None and is_alive(earlier):
         raise Fenced(
             f"{shard} is being written by {earlier.describe()}. Wait for it or stop it, then run this command again; "
             "nothing was changed."
         )
-    lease = Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), _born(os.getpid()), job_id())
-    write_durably(shard / NAME, to_json(asdict(lease)))
-    return lease, earlier
+    return earlier
 
 
 def check(shard: Path, lease: Lease) -> None:
@@ -82,7 +88,8 @@ def _born(pid: int) -> str:
         return ""
 
 
-def _alive(lease: Lease) -> bool:
+def is_alive(lease: Lease) -> bool:
+    """Whether the owner still runs; of other hosts nothing is known, so their leases do not count."""
     if lease.host != socket.gethostname() or lease.pid == os.getpid():
         return False
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .errors import DamagedData, StoreError, StoreIO
+from .errors import DamagedData, StoreError
 from .files import inside, make_folder, read_file, read_json, refuse_link, to_json, write_durably
 from .layout import FORMAT, check_format, json_checksum
 
@@ -80,10 +80,7 @@ class Manifest:
 def _read(run: Path, name: str) -> dict[str, Any]:
     path = run / name
     refuse_link(run)
-    try:
-        data = read_json(path)
-    except StoreIO as error:
-        raise DamagedData(str(error)) from None
+    data = read_json(path)
     if "format" not in data:
         raise DamagedData(f"{path} is not a memup manifest")
     check_format(data["format"], str(path))

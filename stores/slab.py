@@ -87,7 +87,7 @@ class Slab:
         self._end = np.zeros(slots, np.int64)
         self.wait_seconds = 0.0
         self._on_fresh = on_fresh
-        self._loader = _Loader([f.name for f in stored], derived, prepare)
+        self._loader = _Loader([f.name for f in stored], derived, prepare, piece)
         self._plan, self._ahead = (Schedule(trajectories, slots, rollout, piece, seed, update) for _ in range(2))
         self._queue: queue.Queue[_Loaded | BaseException] = queue.Queue(maxsize=AHEAD)
         self._stop = threading.Event()
@@ -183,16 +183,20 @@ class _Loader:
     """Decodes loads; keeps the last commit group, because its episodes follow each other."""
 
     def __init__(
-        self, fields: list[str], derived: tuple[Derived, ...], prepare: Callable[[Visit, Read], Any] | None
+        self,
+        fields: list[str],
+        derived: tuple[Derived, ...],
+        prepare: Callable[[Visit, Read], Any] | None,
+        piece: int,
     ) -> None:
-        self._fields, self._derived, self._prepare = fields, derived, prepare
+        self._fields, self._derived, self._prepare, self._piece = fields, derived, prepare, piece
         self._key: tuple[int, int] | None = None
         self._rows: Array = np.zeros((0, 5), np.int64)
         self._data: dict[str, Array] | None = None
 
     def __call__(self, load: Load) -> _Loaded:
         visit = load.visit
-        self._open(visit, whole=load.stop - load.start == load.length)
+        self._open(visit, whole=load.length <= self._piece)
         row = self._rows[visit.local]
         data, first = self._data, int(row[START] - self._rows[0, START])
 

@@ -5,6 +5,8 @@ check that the shard is still ours; rename the episode table's zarr.json, which 
 Whatever a killed attempt left beyond that is overwritten by the next one with the same bytes.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +38,7 @@ class ShardWriter:
         if not shard_exists(path):
             self._create()
         elif read_identity(path) != identity:
-            raise DamagedData(f"{path} holds other data than this run describes; use --restart to replace it")
+            raise DamagedData(f"{path} holds other data than this run describes; collect with --restart to replace it")
         self._lease, self.earlier = leases.take(path)
         self._state = read_state(path, identity)
         for folder in [path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())]:
@@ -79,28 +81,36 @@ class ShardWriter:
         for field in self.layout.fields:
             for i, data in enumerate(group.chunks[field.name]):
                 key = self.layout.chunk_key(field, start + i)
-                self._pending.write(self.path / "steps" / field.name / key, data)
+                with self._fenced():
+                    self._pending.write(self.path / "steps" / field.name / key, data)
         table = np.zeros((self.layout.group_episodes, len(COLUMNS)), "<i8")
         table[: len(group.rows)] = group.rows
         table[: len(group.rows), START] += start * self.layout.chunk_steps
-        self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
+        with self._fenced():
+            self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
 
     def commit(self) -> None:
         """Make all that was added count. The last commit cuts the arrays' spare capacity: a full shard is exact."""
         state = State(self._committed, self._next_chunk, tuple(self._quarantined))
         if state == self._state:
             return
-        try:
+        with self._fenced():
             self._pending.publish()
-        except StoreIO:
-            leases.check(self.path, self._lease)  # an attempt that took over has dropped our temporary files
-            raise
         needed = self._next_chunk * self.layout.chunk_steps
         if state.available(self.layout) == self.identity.episodes:
             self._resize(needed)
         elif needed > min(self._capacity.values()):
             self._resize(max(needed, int(min(self._capacity.values()) * GROWTH)))
         self._write_state(state)
+
+    @contextlib.contextmanager
+    def _fenced(self) -> Iterator[None]:
+        """An attempt that took over drops our temporary files: tell that from a failing disk."""
+        try:
+            yield
+        except StoreIO:
+            leases.check(self.path, self._lease)
+            raise
 
     def _write_state(self, state: State) -> None:
         leases.check(self.path, self._lease)

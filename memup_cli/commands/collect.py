@@ -1,5 +1,6 @@
 """memup collect TASK: episodes or data sets -> chunked Zarr arrays."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -74,12 +75,13 @@ def continue_run(
         str | None, typer.Option("--shard", help="The part I/N to continue, if there are several.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes; errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         if run or shard or json or quiet:
             raise UsageProblem("options come after the task: memup collect TASK --run DIR ...")
         return
+    run = run or (Path(os.environ["MEMUP_RUN"]) if os.environ.get("MEMUP_RUN") else None)
     if run is None:
         raise UsageProblem("name a task, or a run to continue with --run; `memup collect --help` lists the tasks")
     from stores.manifest import Manifest
@@ -101,7 +103,7 @@ def continue_run(
 
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
-    from ..runs import HOME
+    from ..runs import HOME, follow
     from ..tasks import load_task
     from ..training.collection import Collection
     from ..training.collection import collect as run_stage
@@ -122,7 +124,7 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         task_name=name,
         task=task,
         task_options=task_options.model_dump(by_alias=True, mode="json"),
-        run=stage.run or HOME / task.run_name,
+        run=follow(stage.run or HOME / task.run_name),
         config=config,
         part=part,
         workers=options.workers or available_cpus(),
@@ -134,10 +136,13 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         _dry_run(collection, stage)
         return
     summary = run_stage(collection)
-    console.result(summary, stage.json_, lambda: _table(summary, stage.quiet))
+    console.result(summary, stage.json_, lambda: _table(summary))
 
 
 def _dry_run(collection: Any, stage: StageOptions) -> None:
+    from ..training.collection import preview
+
+    state = preview(collection)
     length = collection.task.typical_length(collection.config["seed"])
     steps = length * (collection.config["episodes"] + collection.config["test_episodes"])
     size = steps * sum(field.row_bytes for field in collection.task.spec.fields)
@@ -145,18 +150,21 @@ def _dry_run(collection: Any, stage: StageOptions) -> None:
         "run": str(collection.run),
         "task": {"name": collection.task_name, "options": collection.task_options},
         "config": collection.config,
+        "state": state,
         "steps": steps,
         "raw_bytes": size,
     }
     text = (
         f"Would collect {collection.config['episodes']:,} training and {collection.config['test_episodes']:,} test "
         f"episodes of about {length:,} steps into {collection.run}: {steps:,} steps, {console.human_bytes(size)} "
-        "before compression. Nothing was written."
+        f"before compression. {'' if state == 'new' else f'The run exists; it would {state}. '}Nothing was written."
     )
     console.result(data, stage.json_, lambda: text)
 
 
-def _table(summary: dict[str, Any], quiet: bool) -> str:
+def _table(summary: dict[str, Any]) -> str:
+    from ..runs import quoted
+
     run = summary["run"]
     if summary["missing"]:
         parts = sorted({shard["shard"] for shard in summary["missing"]})
@@ -164,8 +172,9 @@ def _table(summary: dict[str, Any], quiet: bool) -> str:
     if not summary["steps"]:
         return f"{run}: up to date, {summary['total']:,} episodes"
     rate = summary["steps"] / summary["seconds"]
+    speed = f"{rate / 1e6:.2f}M" if rate > 1e5 else f"{rate:,.0f}"
     return (
         f"{run}: {summary['total']:,} episodes, {console.human_bytes(summary['bytes'])} on disk; "
-        f"{summary['steps']:,} steps in {summary['seconds']:.1f} s ({rate / 1e6:.2f}M steps/s)\n"
-        f"Look at it with: memup inspect --run {run}"
+        f"{summary['steps']:,} steps in {summary['seconds']:.1f} s ({speed} steps/s)\n"
+        f"Look at it with: memup inspect --run {quoted(run)}"
     )

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from ..configs import STAGES, StageOptions
 from ..errors import UsageProblem
 
 SHORT = {"verbose": "-v"}
@@ -24,7 +25,7 @@ def command_function(
 
     def run(**given: Any) -> None:
         flags = {name: value for name, value in given.items() if value is not None}
-        from_file = _read_toml(flags.get("config"), stage, {_option(n, f): n for n, (_, f) in fields.items()})
+        from_file = _read_toml(flags.get("config"), stage, {_option(n, f): (n, f) for n, (_, f) in fields.items()})
         values = {**from_file, **flags}
         body(**{key: _build(model, values) for key, model in models.items()})
 
@@ -73,7 +74,7 @@ def _describe(error: Any) -> str:
     return f"{option} {error['input']}: {message[:1].lower()}{message[1:]}"
 
 
-def _read_toml(path: Path | None, stage: str, known: dict[str, str]) -> dict[str, Any]:
+def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldInfo]]) -> dict[str, Any]:
     """Options of a stage from a TOML file: plain keys at the top are for every stage, [stage] for this one."""
     if path is None:
         return {}
@@ -84,11 +85,27 @@ def _read_toml(path: Path | None, stage: str, known: dict[str, str]) -> dict[str
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageProblem(f"--config {path} is not valid TOML: {error}") from None
     shared = {key: value for key, value in data.items() if not isinstance(value, dict)}
-    own = data.get(stage, {})
+    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+    common = {_option(name, field) for name, field in StageOptions.model_fields.items()}
+    for key in shared:
+        if key.replace("_", "-") not in common:
+            raise UsageProblem(
+                f"--config {path}: {key!r} is no option of every stage; put it into a table such as [{stage}]. At the "
+                f"top there can be: {', '.join(sorted(common))}."
+            )
+    for key in tables:
+        if key not in STAGES:
+            raise UsageProblem(f"--config {path}: there is no stage [{key}]. Stages: {', '.join(STAGES)}.")
+    own = tables.get(stage, {})
     unknown = [key for key in own if key.replace("_", "-") not in known]
     if unknown:
         raise UsageProblem(
             f"--config {path}: [{stage}] has no option {unknown[0]!r}. It takes: {', '.join(sorted(known))}."
         )
-    both = {**shared, **own}
-    return {known[k.replace("_", "-")]: v for k, v in both.items() if k.replace("_", "-") in known}
+    found = {}
+    for key, value in {**shared, **own}.items():
+        name, field = known[key.replace("_", "-")]
+        if isinstance(value, bool) and field.annotation is not bool:
+            raise UsageProblem(f"--config {path}: {key} takes no true or false")
+        found[name] = value
+    return found

@@ -11,14 +11,17 @@ RunOption = Annotated[
     Path | None,
     typer.Option("--run", envvar="MEMUP_RUN", show_envvar=False, help="Run folder (default: the only one in runs/)."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", envvar="MEMUP_JSON", show_envvar=False, help="Print one JSON object.")
+]
 
 
 def status(run: RunOption = None, json: JsonOption = False) -> None:
     """Show where each stage of a run stands, what is missing and what is stale."""
     from stores.manifest import Manifest
 
-    from ..runs import STAGES, find_run, refresh_collect
+    from ..configs import STAGES
+    from ..runs import find_run, refresh_collect
 
     manifest = Manifest.load(find_run(run))
     stages: dict[str, dict[str, Any]] = {}
@@ -33,6 +36,8 @@ def status(run: RunOption = None, json: JsonOption = False) -> None:
 def _table(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.table import Table
+
+    from ..runs import quoted
 
     task = dict(data["task"])
     title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items())})"
@@ -55,8 +60,10 @@ def _table(data: dict[str, Any]) -> Any:
             notes.append(f"{name} failed: {entry['problem']}")
         if entry["stale"]:
             notes.append(f"{name} is stale: {', '.join(entry['stale'])} changed since it ran")
+        elif any(shard["problem"].startswith("damaged") for shard in entry.get("missing", [])):
+            notes.append(f"To set damaged shards aside: memup verify --run {quoted(data['run'])} --repair")
         elif entry.get("missing"):
-            notes.append(f"To continue: memup collect --run {data['run']}{_shard_hint(entry)}")
+            notes.append(f"To continue: memup collect --run {quoted(data['run'])}{_shard_hint(entry)}")
     return Group(table, *notes)
 
 

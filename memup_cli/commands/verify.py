@@ -15,26 +15,30 @@ def verify(
         typer.Option("--repair", help="Set damaged commit groups aside, so that they can be collected again."),
     ] = False,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes; errors only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
 ) -> None:
     """Check every chunk and row of a run against its checksums; exit 65 if anything is damaged."""
-    from stores.integrity import Check, check_shard, quarantine
+    from stores.integrity import Check, Damage, check_shard, quarantine
     from stores.manifest import Manifest
     from stores.reader import shard_exists
 
-    from ..runs import SPLITS, find_run, refresh_collect
+    from ..runs import SPLITS, find_run, refresh_collect, shard_path
 
     manifest = Manifest.load(find_run(run))
     entry = refresh_collect(manifest)
     count, damages = Check(), []
-    folders = [path for split in SPLITS for path in sorted((manifest.run / "trajectories" / split).glob("*.zarr"))]
-    shards = [path for path in folders if shard_exists(path)]
+    recorded = manifest.stages.get("collect", {})
+    parts = range(recorded.get("config", {}).get("shards", 0))
+    shards = [p for split in SPLITS for i in parts if shard_exists(p := shard_path(manifest.run, split, i))]
     total = entry.get("progress", {}).get("done", 0)
     with console.Progress("verify", "episode", total, quiet=quiet) as bar:
         for path in shards:
             damages += check_shard(path, count, bar.advance)
+    if recorded.get("status") == "complete":
+        gone = [m for m in entry["missing"] if m["problem"] == "not collected"]
+        damages += [Damage(manifest.run / m["path"], None, "", None, (0, 0), "the shard is gone") for m in gone]
     places = quarantine(manifest.run, damages) if repair and damages else []
-    if places:
+    if repair and damages:
         manifest.stages["collect"] = refresh_collect(manifest)
         manifest.save()
     data: dict[str, Any] = {
@@ -65,6 +69,8 @@ def verify(
 
 
 def _text(data: dict[str, Any], run: str) -> str:
+    from ..runs import quoted
+
     checked = data["checked"]
     lines = [
         f"{run}: checked {checked['episodes']:,} episodes in {checked['chunks']:,} chunks "
@@ -77,9 +83,9 @@ def _text(data: dict[str, Any], run: str) -> str:
     if data["quarantined"]:
         lines.append(f"Set aside: {', '.join(data['quarantined'])}")
     elif not data["ok"]:
-        lines.append(f"To set the damaged groups aside: memup verify --run {run} --repair")
+        lines.append(f"To set the damaged groups aside: memup verify --run {quoted(run)} --repair")
     shards = sorted({shard["shard"] for shard in data["missing"]})
     if shards:
         flag = "" if shards == ["0/1"] else f" --shard {shards[0]}"
-        lines.append(f"Episodes are missing; to collect them: memup collect --run {run}{flag}")
+        lines.append(f"Episodes are missing; to collect them: memup collect --run {quoted(run)}{flag}")
     return "\n".join(lines)

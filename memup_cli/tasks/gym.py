@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import warnings
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -53,10 +54,13 @@ class GymTask:
             except Exception as error:  # the module is the user's: it may raise anything
                 raise UsageProblem(f"--import {self.options.import_} failed: {error!r}") from error
         try:
-            env = gymnasium.make(self.options.env_id, disable_env_checker=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
+                env = gymnasium.make(self.options.env_id, disable_env_checker=True)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
+            reason = str(error).rstrip(". ")
             raise UsageProblem(
-                f"Gymnasium cannot make {self.options.env_id!r}: {error}. Check --env-id, use --import MODULE for an "
+                f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, use --import MODULE for an "
                 "environment registered elsewhere, or install the package it needs."
             ) from error
         return env

@@ -2,21 +2,25 @@
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stores.errors import StoreError
+from stores import lease as leases
+from stores.errors import DamagedData, FormatMismatch, StoreError
 from stores.files import drop_partials, remove_tree
 from stores.layout import Identity, plan
 from stores.manifest import Manifest
+from stores.reader import read_identity, shard_exists
 from stores.writer import ShardWriter
 
 from .. import console
 from ..configs import changed
 from ..errors import UsageProblem
 from ..interrupts import StopFlag
-from ..runs import SPLITS, attempt, now, refresh_collect, shard_path, shard_ranges
+from ..runs import SPLITS, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
 from ..tasks.spec import Task
 from .generation import GroupMaker, collect_shard
 
@@ -41,6 +45,16 @@ class Collection:
         return {"name": self.task_name, "options": self.task_options, "spec": self.task.spec.to_json()}
 
 
+def preview(collection: Collection) -> str:
+    """What collect() would find; raises what it would raise about other options."""
+    if not Manifest.exists(collection.run):
+        return "new"
+    manifest = _open(collection)
+    if collection.restart:
+        return "discard what is there and begin again"
+    return "up to date" if _is_complete(manifest) else "continue"
+
+
 def collect(collection: Collection) -> dict[str, Any]:
     """Complete this part; returns the summary to print. Raises Stopped after a signal, all work committed."""
     began = time.monotonic()
@@ -55,10 +69,13 @@ def collect(collection: Collection) -> dict[str, Any]:
         stepped=not collection.task.vectorised,
     )
     if collection.restart:
-        _discard(collection)
+        _refuse_living(collection)
     if collection.config["shards"] == 1 and collection.run.is_dir():
         drop_partials(collection.run)
     _record(manifest, collection, "running", {"started": now(), "attempt": attempt()})
+    if collection.restart:
+        _discard(collection)
+    replaces = bool(manifest.stages["collect"].get("replaces"))
     steps = 0
     stop = StopFlag()
     try:
@@ -77,7 +94,7 @@ def collect(collection: Collection) -> dict[str, Any]:
                     layout=layout,
                 )
                 if not stop:
-                    steps += _collect_split(collection, identity, maker, stop)
+                    steps += _collect_split(collection, identity, maker, stop, replaces)
     except BaseException as error:
         _record_failure(manifest, collection, error)
         raise
@@ -85,7 +102,7 @@ def collect(collection: Collection) -> dict[str, Any]:
     if stop:
         done = manifest.stages["collect"]["progress"]
         where = f"{done['done']:,} of {done['total']:,} episodes are saved"
-        raise stop.error(where, f"memup collect --run {collection.run}{_shard_flag(collection)}")
+        raise stop.error(where, f"memup collect --run {quoted(collection.run)}{_shard_flag(collection)}")
     return _summary(manifest, "collected", steps, began)
 
 
@@ -98,17 +115,22 @@ def _episodes(collection: Collection) -> dict[str, int]:
     return dict(zip(SPLITS, (collection.config["episodes"], collection.config["test_episodes"]), strict=True))
 
 
-def _collect_split(collection: Collection, identity: Identity, maker: GroupMaker, stop: StopFlag) -> int:
+def _collect_split(
+    collection: Collection, identity: Identity, maker: GroupMaker, stop: StopFlag, replaces: bool
+) -> int:
     path = shard_path(collection.run, identity.split, identity.shard)
+    if replaces and shard_exists(path) and read_identity(path) != identity:
+        leases.refuse_living(path)
+        remove_tree(path)  # it belongs to the configuration that --restart gave up
     steps_done, began = 0, time.monotonic()
 
     def started(writer: ShardWriter) -> None:
         if writer.earlier:
             console.note(f"{identity.split}: taking over from {writer.earlier.describe()}", collection.quiet)
-        if writer.committed:
+        if 0 < writer.committed < identity.episodes:
             resuming = f"{identity.split}: resuming at {writer.committed:,} of {identity.episodes:,} episodes"
             console.note(resuming, collection.quiet)
-            bar.advance(writer.committed)
+        bar.advance(writer.committed)
 
     def progress(episodes: int, steps: int) -> None:
         nonlocal steps_done
@@ -116,7 +138,10 @@ def _collect_split(collection: Collection, identity: Identity, maker: GroupMaker
         rate = steps_done / max(time.monotonic() - began, 1e-9)
         bar.advance(episodes, f"{rate / 1e6:.2f}M steps/s" if rate > 1e5 else f"{rate:,.0f} steps/s")
 
-    with console.Progress(identity.split, "episode", identity.episodes, quiet=collection.quiet) as bar:
+    with (
+        console.Progress(identity.split, "episode", identity.episodes, quiet=collection.quiet) as bar,
+        _advice(collection.run),
+    ):
         return collect_shard(
             path,
             identity,
@@ -127,6 +152,17 @@ def _collect_split(collection: Collection, identity: Identity, maker: GroupMaker
             progress=progress,
             started=started,
         )
+
+
+@contextmanager
+def _advice(run: Path) -> Iterator[None]:
+    """A damaged shard stops collecting; say what sets it aside."""
+    try:
+        yield
+    except FormatMismatch:
+        raise
+    except DamagedData as error:
+        raise DamagedData(f"{error}. To set it aside: memup verify --run {quoted(run)} --repair") from None
 
 
 def _open(collection: Collection) -> Manifest:
@@ -143,7 +179,7 @@ def _open(collection: Collection) -> Manifest:
             manifest = Manifest.new(run, collection.described)
         recorded = manifest.stages.get("collect", {}).get("config")
         if recorded != collection.config or manifest.task != collection.described:
-            manifest.data.update(task=collection.described, stages={})
+            manifest.data.update(task=collection.described, stages={"collect": {"replaces": True}})
         return manifest
     manifest = Manifest.load(run)
     recorded = manifest.stages.get("collect", {}).get("config", {})
@@ -169,6 +205,11 @@ def _is_complete(manifest: Manifest) -> bool:
     return recorded == "complete" and refresh_collect(manifest)["status"] == "complete"
 
 
+def _refuse_living(collection: Collection) -> None:
+    for path in collection.run.glob("trajectories/*/*.zarr"):
+        leases.refuse_living(path)
+
+
 def _discard(collection: Collection) -> None:
     """--restart: this part's shards go, and those that no part will write again."""
     for split in SPLITS:
@@ -190,6 +231,8 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
         earlier = manifest.stages.get("collect", {})
         manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
         manifest.stages["collect"] = entry = refresh_collect(manifest)
+        if status == "running":
+            entry["status"] = status
         manifest.save()
         if status == "running" or refresh_collect(manifest) == entry:
             return

@@ -1,6 +1,7 @@
 """Generate episodes and append them to a shard, commit group by commit group."""
 
 import hashlib
+import math
 import os
 import time
 from collections import deque
@@ -18,6 +19,8 @@ from stores.writer import ShardWriter
 from ..interrupts import StopFlag
 from ..tasks.spec import Task
 from .workers import abandonable, worker_processes
+
+FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
 
 
 @dataclass(frozen=True)
@@ -139,19 +142,22 @@ def _ordered(
     """Groups in order, a window of them under way: RAM does not depend on how many there are."""
     waiting: deque[tuple[int, GroupRequest, Future[EncodedGroup]]] = deque()
     todo = iter(requests)
+    deadline = math.inf
     try:
-        while not stop:
-            if len(waiting) < maker.window and (following := next(todo, None)):
+        while time.monotonic() < deadline:
+            if stop and deadline == math.inf:
+                deadline = time.monotonic() + FINISH_GROUPS
+            if not stop and len(waiting) < maker.window and (following := next(todo, None)):
                 waiting.append((*following, maker.start(following[1])))
                 if not waiting[0][2].done():
                     continue
             if not waiting:
                 return
-            while not waiting[0][2].done() and not stop:
+            if not waiting[0][2].done():
                 _wait(waiting[0][2])
-            if not stop:
-                group, request, future = waiting.popleft()
-                yield group, request, future.result()
+                continue
+            group, request, future = waiting.popleft()
+            yield group, request, future.result()
     finally:
         for _, _, future in waiting:
             future.cancel()
