@@ -11,6 +11,7 @@ from .errors import DamagedData
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _LEVEL = 5
+blosc.use_threads = False  # several threads of blosc lay its blocks down in any order: the same data, other bytes
 _SHUFFLES = {"noshuffle": blosc.NOSHUFFLE, "shuffle": blosc.SHUFFLE, "bitshuffle": blosc.BITSHUFFLE}
 
 

@@ -78,6 +78,7 @@ class Load:
     start: int
     stop: int
     length: int  # of the whole episode
+    offset: int  # where the slot's next window begins
     fresh: bool  # the slot begins a new episode (or begins at all)
 
 
@@ -103,7 +104,7 @@ class Schedule:
         while self.due <= update and update:
             self.pop()
         self._initial = deque(
-            Load(i, s.visit, self._offset_at(s, update), s.end, s.length, True) for i, s in enumerate(self.slots)
+            self._first_load(number, slot, self._offset_at(slot, update)) for number, slot in enumerate(self.slots)
         )
 
     @property
@@ -121,14 +122,19 @@ class Schedule:
             slot.offset = self._offset_at(slot, now)
             start = slot.end
             slot.end = min(slot.end + self._piece, slot.length)
-            load = Load(number, slot.visit, start, slot.end, slot.length, False)
+            load = Load(number, slot.visit, start, slot.end, slot.length, slot.offset, False)
         else:
             visit = next(self._order)
             length = visit.length
             slot.visit, slot.length, slot.offset, slot.end = visit, length, 0, min(self._piece, length)
-            load = Load(number, visit, 0, slot.end, length, True)
+            load = Load(number, visit, 0, slot.end, length, 0, True)
         self._plan(number, slot, now)
         return load
+
+    def _first_load(self, number: int, slot: Slot, offset: int) -> Load:
+        """What a slot must hold when the schedule begins: its whole episode if that fits, else from its offset on."""
+        start = 0 if slot.length <= self._piece else offset
+        return Load(number, slot.visit, start, slot.end, slot.length, offset, True)
 
     def _plan(self, number: int, slot: Slot, now: int) -> None:
         left = slot.end - slot.offset

@@ -31,6 +31,20 @@ class SlabTooSmall(ValueError):
     """The memory budget does not even hold one piece per slot."""
 
 
+def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, memory: int) -> tuple[int, int]:
+    """Steps per load, and steps a slot holds at most, within the memory budget."""
+    longest = int(trajectories.lengths.max())
+    chunk = trajectories.shards[0].layout.chunk_steps
+    piece = longest if slots * longest * row_bytes <= memory // 2 else chunk
+    held = min(longest, piece + rollout)
+    if slots * held * row_bytes > memory:
+        raise SlabTooSmall(
+            f"{slots} slots of {held:,} steps need {slots * held * row_bytes / 1e6:,.0f} MB, more than the slab memory "
+            f"of {memory / 1e6:,.0f} MB; give it more, or use a smaller batch"
+        )
+    return piece, held
+
+
 @dataclass(frozen=True)
 class Derived:
     """An array computed per load, next to the stored fields."""
@@ -67,15 +81,7 @@ class Slab:
             raise ValueError(f"{trajectories.folder} holds no episodes")
         stored = [f for name, f in trajectories.fields.items() if fields is None or name in fields]
         wanted = [*stored, *(d.field for d in derived)]
-        longest = int(trajectories.lengths.max())
-        row = sum(f.row_bytes for f in wanted)
-        piece = longest if slots * longest * row <= memory // 2 else trajectories.shards[0].layout.chunk_steps
-        held = min(longest, piece + rollout)
-        if slots * held * row > memory:
-            raise SlabTooSmall(
-                f"{slots} slots of {held:,} steps need {slots * held * row / 1e6:,.0f} MB, more than the slab memory "
-                f"of {memory / 1e6:,.0f} MB; give it more, or use a smaller batch"
-            )
+        piece, held = fit(trajectories, slots, rollout, sum(f.row_bytes for f in wanted), memory)
         self.rollout, self.update = rollout, update
         self.arrays: dict[str, Array] = {f.name: np.zeros((slots, held, *f.shape), f.numpy) for f in wanted}
         self._flat = {name: a.reshape(slots * held, *a.shape[2:]) for name, a in self.arrays.items()}
@@ -99,6 +105,7 @@ class Slab:
         except BaseException:
             self.close()
             raise
+        self.fresh[:] = self.offset == 0  # a slab opened later goes on in the middle of episodes
         self.wait_seconds = 0.0
 
     def __enter__(self) -> "Slab":
@@ -156,7 +163,7 @@ class Slab:
         load, slot = loaded.load, loaded.load.slot
         kept = 0
         if load.fresh:
-            self.episode[slot], self.length[slot], self.offset[slot] = load.visit.index, load.length, load.start
+            self.episode[slot], self.length[slot], self.offset[slot] = load.visit.index, load.length, load.offset
             self._start[slot] = load.start
             self.fresh[slot] = True
             if self._on_fresh:

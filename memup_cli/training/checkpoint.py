@@ -51,6 +51,10 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     return state if isinstance(state, dict) else None
 
 
+def exists(folder: Path) -> bool:
+    return bool(_found(folder))
+
+
 def clear(folder: Path) -> None:
     for path in _found(folder):
         path.unlink(missing_ok=True)

@@ -15,13 +15,13 @@ from safetensors.torch import save as save_weights
 
 from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
-from stores.slab import Slab, SlabTooSmall
+from stores.slab import Slab, SlabTooSmall, fit
 
 from .. import console
 from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
-from ..models.memory import reset
+from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from . import checkpoint
@@ -77,6 +77,11 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
                 f"`memup score --detector {options.detector} --restart --run {manifest.run}` first"
             )
     gamma = spec.gamma if options.gamma is None else options.gamma
+    row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
+    try:
+        fit(split_of(manifest, "train"), options.batch, options.rollout, row_bytes, options.slab_memory << 20)
+    except SlabTooSmall as error:
+        raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, **flags)
 
 
@@ -96,7 +101,8 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
 def train_memory(job: MemoryJob) -> dict[str, Any]:
     """Run the stage; returns the summary to print."""
     inputs = digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
-    if is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart):
+    begun = checkpoint.exists(job.folder)
+    if is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart, begun):
         return {
             "run": str(job.manifest.run),
             "outcome": "up to date",
@@ -131,17 +137,17 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
     tables = TargetTables(options.batch, options.targets, spec)
     online = OnlineScores(model, job.seed, options) if options.select == "surprise" and not job.detector else None
     state = model.memory.initial(options.batch)
+    losses = torch.zeros((), device=device)
     update, best = 0, math.inf
     if (saved := checkpoint.load_latest(job.folder, device)) is not None:
         model.load_state_dict(saved["model"])
         optimiser.load_state_dict(saved["optimiser"])
         update, best, state = saved["update"], saved["best"], tuple(saved["state"])
+        losses += saved["losses"]
         if online:
             online.load(saved["online"], tables)
         note_resume("train-memory", f"update {update:,}", job.quiet)
     stager, watch = Stager(device), _Watch()
-    parameters = list(model.parameters())
-    losses = torch.zeros((), device=device)
     result: dict[str, float] = {}
 
     def save() -> None:
@@ -151,6 +157,7 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
             "model": model.state_dict(),
             "optimiser": optimiser.state_dict(),
             "state": list(state),
+            "losses": losses,
             "online": online.state(tables) if online else {},
         }
         checkpoint.save(job.folder, update, content)
@@ -166,23 +173,12 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
             # Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach.
             if online:
                 online.refresh()
-            batch, points = _next_batch(slab, tables, options, job.seed, update)
-            tensors = stager(batch)
-            with watch.saved_tensors(update):
-                m, state = model.rollout(tensors, reset(state, tensors["fresh"]))  # (B, r, H)
-                if points is not None:
-                    m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)
-                query = {name: tensors[f"query.{name}"] for name in spec.query}
-                each = model.losses(model.predict(m, query), tensors[TARGET])
-                weight = tensors["exists"].float()
-                loss = (each * weight).sum() / weight.sum().clamp(min=1)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(parameters, options.clip)
+            tensors = stager(next_batch(slab, tables, options, job.seed, update))
+            with watch.saved_tensors():
+                loss, state = rollout_loss(model, tensors, state)
             for group in optimiser.param_groups:
                 group["lr"] = _learning_rate(options, update)
-            optimiser.step()
-            state = tuple(part.detach() for part in state)
+            optimiser_step(model, optimiser, loss, options.clip)
             losses += loss.detach()
             if online:
                 online.average()
@@ -233,41 +229,60 @@ def _open(job: MemoryJob, tables: TargetTables | None, update: int) -> Slab:
     if options.select != "current" and (job.detector or options.select == "uniform"):
         scores = stored_scores(job.manifest.run, job.detector) if options.select == "surprise" else uniform_scores
         choose = chooser(scores, options.targets, options.temperature, job.seed)
-    try:
-        return open_slab(
-            split_of(job.manifest, "train"),
-            job.spec,
-            batch=options.batch,
-            rollout=options.rollout,
-            gamma=job.gamma,
-            seed=job.seed,
-            update=update,
-            memory=options.slab_memory << 20,
-            with_targets=choose is None,
-            choose=choose,
-            tables=tables,
-        )
-    except SlabTooSmall as error:
-        raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
+    return open_slab(
+        split_of(job.manifest, "train"),
+        job.spec,
+        batch=options.batch,
+        rollout=options.rollout,
+        gamma=job.gamma,
+        seed=job.seed,
+        update=update,
+        memory=options.slab_memory << 20,
+        with_targets=choose is None,
+        choose=choose,
+        tables=tables,
+    )
 
 
-def _next_batch(
+def rollout_loss(model: MemoryModel, tensors: dict[str, torch.Tensor], state: State) -> tuple[torch.Tensor, State]:
+    """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, x_k) over prediction points t and targets k in U_t.
+
+    Returns the state after the rollout, detached: gradients flow through r steps and no further.
+    """
+    m, state = model.rollout(tensors, reset(state, tensors["fresh"]))  # (B, r, H)
+    if "points" in tensors:
+        m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
+    query = {name: tensors[f"query.{name}"] for name in model.query.names}
+    each = model.losses(model.predict(m, query), tensors[TARGET])  # (B, P, K)
+    weight = tensors["exists"].float()
+    loss = (each * weight).sum() / weight.sum().clamp(min=1)
+    return loss, tuple(part.detach() for part in state)
+
+
+def optimiser_step(model: MemoryModel, optimiser: torch.optim.Optimizer, loss: torch.Tensor, clip: float) -> None:
+    optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimiser.step()
+
+
+def next_batch(
     slab: Slab, tables: TargetTables, options: TrainMemoryOptions, seed: int, update: int
-) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-    """Arrays of one update: the rollout, the prediction points in it (None: every step), their queries and targets."""
+) -> dict[str, np.ndarray]:
+    """Arrays of one update: the rollout, the prediction points in it (none: every step), their queries and targets."""
     batch = slab.window()
     batch["fresh"] = slab.fresh.copy()
     valid = slab.valid()
     if options.select == "current":
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
-        return batch, None
+        return batch
     rng = np.random.Generator(np.random.PCG64((seed << 20) ^ update))
     points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, rng)
     query, y, exists = tables.look_up(slab.offset[:, None] + points)
     batch |= {f"query.{name}": values for name, values in query.items()}
     batch |= {TARGET: y, "exists": exists, "points": points}
-    return batch, points
+    return batch
 
 
 def _learning_rate(options: TrainMemoryOptions, update: int) -> float:
@@ -323,7 +338,7 @@ class _Watch:
         self._pauses += seconds
         self._recent_pauses += seconds
 
-    def saved_tensors(self, update: int) -> Any:
+    def saved_tensors(self) -> Any:
         """Counts, in the first update of an attempt, the bytes that autograd keeps for the backward pass."""
         if self.saved_bytes:
             return torch.autograd.set_grad_enabled(True)

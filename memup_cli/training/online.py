@@ -31,9 +31,7 @@ class OnlineScores:
                 "smaller --batch, or --scores stored"
             )
         self._slab, self._tables = slab, tables
-        self._pending = not resumed
-        if resumed:
-            slab.fresh[:] = False
+        self._begin = not resumed  # at the very start slots begin in the middle of episodes, and need targets too
 
     def average(self) -> None:
         """Move the slow average a little towards the model."""
@@ -41,7 +39,8 @@ class OnlineScores:
 
     def refresh(self) -> None:
         """Score and select for all slots that have just begun an episode, side by side."""
-        slots = np.flatnonzero(self._slab.fresh)
+        slots = np.flatnonzero(self._slab.fresh | self._begin)
+        self._begin = False
         if not len(slots):
             return
         device = next(self._average.parameters()).device

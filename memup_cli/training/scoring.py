@@ -52,7 +52,8 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     spec = spec_of(manifest)
     inputs = digests(manifest, *SPLITS)
     values = dict(vars(config))
-    if is_up_to_date(manifest, "score", values, inputs, restart):
+    begun = (manifest.run / "scores" / config.detector).is_dir()
+    if is_up_to_date(manifest, "score", values, inputs, restart, begun):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
     if restart and "score" in manifest.stages:
         (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)

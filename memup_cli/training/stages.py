@@ -56,11 +56,11 @@ def digests(manifest: Manifest, *names: str) -> dict[str, str]:
 
 
 def is_up_to_date(
-    manifest: Manifest, stage: str, config: dict[str, Any], inputs: dict[str, str], restart: bool
+    manifest: Manifest, stage: str, config: dict[str, Any], inputs: dict[str, str], restart: bool, begun: bool
 ) -> bool:
-    """Whether there is nothing to do. Refuses a change of options or inputs, unless told to restart."""
+    """Whether there is nothing to do. Once something is saved, a change of options or inputs needs a restart."""
     entry = manifest.stages.get(stage)
-    if restart or not entry:
+    if restart or not entry or not (begun or entry["status"] == "complete"):
         return False
     differences = changed(entry["config"], config)
     if differences:

@@ -1,0 +1,86 @@
+"""Memory training: updates per second, and what streaming from disk costs.
+
+    python benchmarks/train_memory.py [--length 20000] [--updates 300]
+
+stream_ratio       updates per second of the streaming loop over those of the same loop fed with ready tensors
+                   in RAM, both with the same model, data and threads
+data_wait_share    of the streaming loop's time, spent waiting for the prefetch thread
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from collect import run_stage
+from measure import show
+
+from memup_cli.configs import TrainMemoryOptions
+from memup_cli.training.memory import build_model, next_batch, optimiser_step, rollout_loss
+from memup_cli.training.scoring import ScoreConfig, score
+from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.training.staging import Stager
+from memup_cli.training.windows import TargetTables, chooser, open_slab, stored_scores
+
+
+def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:
+    options = TrainMemoryOptions(rollout=rollout, hidden=hidden)
+    manifest = open_run(run)
+    spec, train = spec_of(manifest), split_of(manifest, "train")
+    torch.manual_seed(0)
+    model = build_model(spec, options.model_dump(), int(train.lengths.max()))
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    stager = Stager(torch.device("cpu"))
+    tables = TargetTables(options.batch, options.targets, spec)
+    choose = chooser(stored_scores(run, "quantile"), options.targets, options.temperature, 0)
+    sizes = {"batch": options.batch, "rollout": rollout, "gamma": 0.0, "seed": 0, "update": 0}
+    with open_slab(train, spec, **sizes, memory=512 << 20, with_targets=False, choose=choose, tables=tables) as slab:
+        state = model.memory.initial(options.batch)
+        ready = []
+        for update in range(20):
+            ready.append(stager(next_batch(slab, tables, options, 0, update)))
+            slab.advance()
+        streamed = in_ram = 0.0
+        waited = slab.wait_seconds
+        for turn in range(6):  # in turns, so that a busy machine troubles both alike
+            began = time.perf_counter()
+            for update in range(updates):
+                tensors = stager(next_batch(slab, tables, options, 0, turn * updates + update))
+                loss, state = rollout_loss(model, tensors, state)
+                optimiser_step(model, optimiser, loss, options.clip)
+                slab.advance()
+            streamed += time.perf_counter() - began
+            began = time.perf_counter()
+            for update in range(updates):
+                loss, state = rollout_loss(model, ready[update % len(ready)], state)
+                optimiser_step(model, optimiser, loss, options.clip)
+            in_ram += time.perf_counter() - began
+        waited = slab.wait_seconds - waited
+    return {
+        "updates_per_second": round(6 * updates / streamed, 1),
+        "stream_ratio": round(in_ram / streamed, 3),
+        "data_wait_share": round(waited / streamed, 4),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--length", type=int, default=20000)
+    parser.add_argument("--updates", type=int, default=100)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="memup-bench-") as name:
+        run = Path(name) / "run"
+        run_stage(str(run), options.length, 400, 10)
+        score(run, ScoreConfig("quantile", 0.0, 1, 64, 1000, "nll", 0), torch.device("cpu"), restart=False, quiet=True)
+        figures = {
+            f"r={rollout} hidden={hidden}": measure(run, rollout, hidden, options.updates)
+            for rollout in (1, 20)
+            for hidden in (64, 256)
+        }
+    show(**figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Returns, previous actions and the target tables that feed an update."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memup_cli.tasks.copying import Copy, CopyOptions
+from memup_cli.tasks.tmaze import TMaze, TMazeOptions
+from memup_cli.training.selection import SuffixTop, suffix_top
+from memup_cli.training.targets import discounted_returns, previous_actions, targets
+from memup_cli.training.windows import Candidates, TargetTables, gather_candidates, prediction_points
+
+
+@given(
+    st.lists(st.floats(-100, 100), min_size=1, max_size=400),
+    st.sampled_from([0.0, 0.3, 0.8, 0.97, 0.999, 1.0]),
+)
+def test_returns_equal_the_definition(rewards, gamma):
+    expected, following = [], 0.0
+    for reward in reversed(rewards):
+        following = reward + gamma * following
+        expected.append(following)
+    found = discounted_returns(np.array(rewards, np.float32).astype(np.float64), gamma)
+    np.testing.assert_allclose(found, expected[::-1], rtol=1e-5, atol=1e-4)
+
+
+def test_the_target_of_a_class_task_is_its_field():
+    task = Copy(CopyOptions(length=30))
+    arrays = task.episode(1).arrays
+    np.testing.assert_array_equal(targets(task.spec, arrays, 0.5), arrays["target"])
+
+
+def test_actions_come_one_step_late_and_none_is_no_class():
+    spec = TMaze(TMazeOptions()).spec
+    actions = np.array([1, 0, 1, 1], np.uint8)
+    assert previous_actions(spec, actions[:3], at_start=True).tolist() == [2, 1, 0, 1]
+    assert previous_actions(spec, actions[1:3], at_start=False).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("block", [7, 1000])
+def test_a_look_up_gives_the_rows_of_the_selected_steps(block):
+    spec = TMaze(TMazeOptions()).spec
+    rng = np.random.default_rng(0)
+    tables = TargetTables(3, 2, spec)
+    episodes, tops = [], []
+    for slot, length in enumerate((40, 90, 300)):
+        episode = TMaze(TMazeOptions(length=length)).episode(slot).arrays
+        steps = len(episode["reward"])
+        top = suffix_top(rng.normal(size=steps).astype(np.float32), 2)
+        found = gather_candidates(top, spec, 0.0, block, steps, lambda name, a, b, episode=episode: episode[name][a:b])
+        tables.put(slot, found)
+        episodes.append(episode)
+        tops.append(top)
+    points = np.array([[0, 39], [17, 89], [3, 299]])
+    query, y, exists = tables.look_up(points)
+    for slot, episode in enumerate(episodes):
+        for p, t in enumerate(points[slot]):
+            for k, step in enumerate(tops[slot].at(np.array(t))):
+                assert exists[slot, p, k] == (step >= 0)
+                if step >= 0:
+                    assert step >= t
+                    assert y[slot, p, k] == episode["reward"][step]
+                    np.testing.assert_array_equal(query["observation"][slot, p, k], episode["observation"][step])
+                    assert query["action"][slot, p, k] == episode["action"][step]
+
+
+def test_many_changes_are_looked_up_too():
+    spec = Copy(CopyOptions()).spec
+    tables = TargetTables(2, 1, spec)
+    top = suffix_top(np.arange(1000, 0, -1).astype(np.float32), 1)  # every step is the best of its suffix
+    rows = {"input": np.zeros(1000, np.uint8)}
+    tables.put(0, Candidates(top, rows, np.arange(1000).astype(np.uint8)))
+    tables.put(1, Candidates(SuffixTop(top.changes, top.best), rows, np.arange(1000).astype(np.uint8)))
+    _, y, exists = tables.look_up(np.array([[5], [200]]))
+    assert exists.all()
+    assert y[:, 0, 0].tolist() == [5, 200]
+
+
+def test_prediction_points_stay_within_the_rollout():
+    valid = np.array([20, 3, 1])
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        points = prediction_points(valid, 20, every=5, random_points=2, rng=rng)
+        assert points.shape == (3, 6)
+        assert (points >= 0).all()
+        assert (points < valid[:, None]).all()
+        assert points[:, 0].tolist() == [19, 2, 0]
+        assert points[0, 3:].tolist() == [4, 9, 14]
+    assert prediction_points(np.array([1, 1]), 1, 0, 3, rng).shape == (2, 1)
