@@ -4,9 +4,9 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.memup-installed
 
-.PHONY: demo test check lint types tests test-slow faults benchmarks setup clean
+.PHONY: demo test check lint types tests test-slow benchmarks setup clean
 
-demo: setup            ## From nothing to a filled trajectory store, shown
+demo: setup            ## From nothing to a solved T-Maze, shown
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
 
 test: setup check      ## Lint, types and tests
@@ -30,6 +30,9 @@ test-slow: setup       ## The tests that take minutes: 100 kills, every fault po
 benchmarks: setup
 	$(BIN)/python benchmarks/collect.py
 	$(BIN)/python benchmarks/stream.py
+	$(BIN)/python benchmarks/selection.py
+	$(BIN)/python benchmarks/train_memory.py
+	$(BIN)/python benchmarks/memory_use.py
 
 setup: $(STAMP)
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# From nothing to a filled, checked trajectory store: 1,100 episodes of a T-Maze of 20,000 steps, 22 million steps.
+# From nothing to a solved T-Maze: a memory that keeps a hint over 1,000 steps, with gradients through 20.
 set -euo pipefail
 export MEMUP_RUN="${MEMUP_RUN:-runs/quickstart}"
 
-memup collect tmaze --length 20000
-memup status
+memup collect tmaze --length 1000
 memup inspect
-memup verify
+memup score
+memup train-memory --rollout 20 --until-rmse 0.1
+memup evaluate memory
+memup status
 
 echo
 echo "The store is in $MEMUP_RUN/trajectories: plain Zarr v3 groups that zarr.open_group reads."
-echo "What was done, with what and from what, is in $MEMUP_RUN/manifest.json."
+echo "Weights are in $MEMUP_RUN/memory, the learning curve in $MEMUP_RUN/logs/train-memory/metrics.jsonl"
+echo "(or: tensorboard --logdir $MEMUP_RUN/logs). What was done, with what and from what: $MEMUP_RUN/manifest.json"

@@ -50,7 +50,8 @@ def _table(data: dict[str, Any]) -> Any:
         attempt = entry.get("attempt", {})
         where = attempt.get("host", "") + (f" job {attempt['job']}" if attempt.get("job") else "")
         when = entry.get("finished") or entry.get("started", "")
-        table.add_row(name, status, f"{entry.get('done', 0):,}", f"{entry.get('total', 0):,}", when, where)
+        counts = [f"{entry[key]:,}" if key in entry else "" for key in ("done", "total")]
+        table.add_row(name, status, *counts, when, where)
         for shard in entry.get("missing", []):
             notes.append(
                 f"{shard['path']} (shard {shard['shard']}): {shard['problem']}, {shard['done']:,} of "

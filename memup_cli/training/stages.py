@@ -81,7 +81,7 @@ def record(manifest: Manifest, stage: str, status: str, **more: Any) -> None:
     """Write the stage's entry: what is given replaces what was there before."""
     manifest.data = Manifest.load(manifest.run).data
     entry = {**manifest.stages.get(stage, {}), **more, "status": status}
-    entry |= {"attempt": attempt(), "started": now()} if status == "running" else {"finished": now()}
+    entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
     manifest.stages[stage] = entry
     manifest.save()
 

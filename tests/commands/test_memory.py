@@ -245,10 +245,10 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(memup, run):
     process.kill()
     process.communicate()
     found = sorted((run / "memory").glob("checkpoint-*.pt"))
-    assert len(found) == 2
+    assert len(found) >= 2
     found[-1].write_bytes(found[-1].read_bytes()[:1000])
     done = memup(*TRAIN)
-    assert f"resuming at update {int(found[0].stem.split('-')[1])}" in done.err.replace(",", "")
+    assert f"resuming at update {int(found[-2].stem.split('-')[1])}" in done.err.replace(",", "")
 
 
 def test_a_slab_too_small_says_how_much_it_needs(memup):
