@@ -17,10 +17,11 @@ from collect import run_stage
 from measure import show
 
 from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.memory import build_model, next_batch, optimiser_step, rollout_loss
+from memup_cli.training.memory import build_model
 from memup_cli.training.scoring import ScoreConfig, score
 from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.staging import Stager
+from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.training.windows import TargetTables, chooser, open_slab, stored_scores
 
 

@@ -10,6 +10,7 @@ import torch
 from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
+from ..errors import BadInput
 from ..models.predictor import MemoryModel
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .targets import previous_actions, targets
@@ -83,6 +84,10 @@ def predict_split(
     parts = []
     for first in range(0, count, batch):
         parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
+    if not parts:
+        raise BadInput(
+            f"none of the {count} test episodes in {trajectories.folder} has a step that matters to this task"
+        )
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Predictions(episode, step, y, error, nll, spec.target_kind)
 

@@ -2,13 +2,11 @@
 
 import hashlib
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
@@ -21,17 +19,28 @@ from .. import console
 from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
-from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .evaluation import predict_split
 from .metrics import Metrics
 from .online import OnlineScores
-from .stages import continue_command, digests, is_up_to_date, note_resume, open_run, record, require, spec_of, split_of
+from .stages import (
+    continue_command,
+    digests,
+    is_up_to_date,
+    note_resume,
+    open_run,
+    owned,
+    record,
+    require,
+    spec_of,
+    split_of,
+)
 from .staging import Stager
-from .targets import TARGET
-from .windows import TargetTables, chooser, open_slab, prediction_points, stored_scores, uniform_scores
+from .update import next_batch, optimiser_step, rollout_loss
+from .watch import Watch, peak_rss
+from .windows import TargetTables, chooser, open_slab, stored_scores, uniform_scores
 
 LOG_EVERY = 50
 FINAL_LR = 0.1
@@ -67,6 +76,10 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
     """Check what the command needs: collected data, and scores if it uses them."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    if not len(split_of(manifest, "test")):
+        raise UsageProblem(
+            f"{manifest.run} has no test episodes to evaluate on; collect with --test-episodes 1 or more"
+        )
     detector = ""
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")
@@ -108,17 +121,17 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
             "outcome": "up to date",
             **job.manifest.stages["train-memory"]["metrics"],
         }
-    if job.restart or "train-memory" not in job.manifest.stages:
-        checkpoint.clear(job.folder)
     progress = {"done": 0, "total": job.options.updates}
-    record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress)
     stop = StopFlag()
-    try:
-        with stop:
-            metrics = _train(job, stop)
-    except BadInput as error:
-        record(job.manifest, "train-memory", "failed", problem=str(error))
-        raise
+    with owned(job.folder, job.quiet) as still_ours, stop:
+        if job.restart or "train-memory" not in job.manifest.stages:
+            checkpoint.clear(job.folder)
+        record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress)
+        try:
+            metrics = _train(job, stop, still_ours)
+        except BadInput as error:
+            record(job.manifest, "train-memory", "failed", problem=str(error))
+            raise
     progress["done"] = metrics["updates"]
     if stop:
         record(job.manifest, "train-memory", "interrupted", progress=progress)
@@ -128,7 +141,7 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 
-def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
+def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
     options, spec, device = job.options, job.spec, job.device
     train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
     torch.manual_seed(job.seed)
@@ -147,10 +160,12 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
         if online:
             online.load(saved["online"], tables)
         note_resume("train-memory", f"update {update:,}", job.quiet)
-    stager, watch = Stager(device), _Watch()
+    stager, watch = Stager(device), Watch()
     result: dict[str, float] = {}
 
     def save() -> None:
+        _check_finite(job, float(losses + _largest(model)), update, _learning_rate(options, update))
+        still_ours()
         content = {
             "update": update,
             "best": best,
@@ -192,6 +207,7 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
                 metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
                 bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
             if update % options.evaluate_every == 0 or update == options.updates:
+                still_ours()
                 with watch.paused():
                     found = predict_split(model, test, spec, job.gamma, options.evaluate_episodes)
                     result = found.metrics()
@@ -209,6 +225,8 @@ def _train(job: MemoryJob, stop: StopFlag) -> dict[str, Any]:
         if stop:
             save()
             return {"updates": update}
+    if not result:  # an attempt that was killed after its last update left only the evaluation to do
+        result = predict_split(model, test, spec, job.gamma, options.evaluate_episodes).metrics()
     digest = _save_weights(job, model, "last")
     main = "accuracy" if spec.target_kind == "classes" else "rmse"
     return {
@@ -244,47 +262,6 @@ def _open(job: MemoryJob, tables: TargetTables | None, update: int) -> Slab:
     )
 
 
-def rollout_loss(model: MemoryModel, tensors: dict[str, torch.Tensor], state: State) -> tuple[torch.Tensor, State]:
-    """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, x_k) over prediction points t and targets k in U_t.
-
-    Returns the state after the rollout, detached: gradients flow through r steps and no further.
-    """
-    m, state = model.rollout(tensors, reset(state, tensors["fresh"]))  # (B, r, H)
-    if "points" in tensors:
-        m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    query = {name: tensors[f"query.{name}"] for name in model.query.names}
-    each = model.losses(model.predict(m, query), tensors[TARGET])  # (B, P, K)
-    weight = tensors["exists"].float()
-    loss = (each * weight).sum() / weight.sum().clamp(min=1)
-    return loss, tuple(part.detach() for part in state)
-
-
-def optimiser_step(model: MemoryModel, optimiser: torch.optim.Optimizer, loss: torch.Tensor, clip: float) -> None:
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
-    optimiser.step()
-
-
-def next_batch(
-    slab: Slab, tables: TargetTables, options: TrainMemoryOptions, seed: int, update: int
-) -> dict[str, np.ndarray]:
-    """Arrays of one update: the rollout, the prediction points in it (none: every step), their queries and targets."""
-    batch = slab.window()
-    batch["fresh"] = slab.fresh.copy()
-    valid = slab.valid()
-    if options.select == "current":
-        batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
-        batch["exists"] = np.arange(options.rollout) < valid[:, None]
-        return batch
-    rng = np.random.Generator(np.random.PCG64((seed << 20) ^ update))
-    points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, rng)
-    query, y, exists = tables.look_up(slab.offset[:, None] + points)
-    batch |= {f"query.{name}": values for name, values in query.items()}
-    batch |= {TARGET: y, "exists": exists, "points": points}
-    return batch
-
-
 def _learning_rate(options: TrainMemoryOptions, update: int) -> float:
     share = update / options.updates
     return options.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
@@ -301,67 +278,13 @@ def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
     )
 
 
+def _largest(model: MemoryModel) -> torch.Tensor:
+    return torch.stack([p.detach().abs().max() for p in model.parameters()]).max()
+
+
 def _save_weights(job: MemoryJob, model: MemoryModel, which: str) -> str:
     make_folder(job.folder)
     data = save_weights({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
     write_durably(job.folder / f"{which}.safetensors", data)
     write_durably(job.folder / "config.json", to_json({"task": job.manifest.task, "config": job.config}))
     return hashlib.sha256(data).hexdigest()
-
-
-class _Watch:
-    """Times the update loop, without evaluations and checkpoints, and weighs what one update saves for backward."""
-
-    def __init__(self) -> None:
-        self._began = self._last = time.perf_counter()
-        self._pauses = self._recent_pauses = 0.0
-        self._updates = 0
-        self.saved_bytes = 0
-
-    def rate(self, updates: int) -> float:
-        now = time.perf_counter()
-        seconds = now - self._last - self._recent_pauses
-        self._last, self._recent_pauses = now, 0.0
-        self._updates += updates
-        return updates / max(seconds, 1e-9)
-
-    def overall(self) -> float:
-        return self._updates / max(self._last - self._began - self._pauses, 1e-9)
-
-    def wait_share(self, slab: Slab) -> float:
-        return slab.wait_seconds / max(time.perf_counter() - self._began - self._pauses, 1e-9)
-
-    def paused(self) -> "_Pause":
-        return _Pause(self._add_pause)
-
-    def _add_pause(self, seconds: float) -> None:
-        self._pauses += seconds
-        self._recent_pauses += seconds
-
-    def saved_tensors(self) -> Any:
-        """Counts, in the first update of an attempt, the bytes that autograd keeps for the backward pass."""
-        if self.saved_bytes:
-            return torch.autograd.set_grad_enabled(True)
-
-        def pack(tensor: torch.Tensor) -> torch.Tensor:
-            self.saved_bytes += tensor.numel() * tensor.element_size()
-            return tensor
-
-        return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
-
-
-class _Pause:
-    def __init__(self, add: Callable[[float], None]) -> None:
-        self._add = add
-
-    def __enter__(self) -> None:
-        self._began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._add(time.perf_counter() - self._began)
-
-
-def peak_rss() -> int:
-    status = Path("/proc/self/status").read_text()
-    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
-    return int(line.split()[1]) * 1024

@@ -21,7 +21,17 @@ from ..models.detectors import Detector
 from ..runs import SPLITS
 from ..tasks.spec import TaskSpec
 from .reservoir import Reservoir, Steps, group_steps, row_codes, sample
-from .stages import continue_command, digests, is_up_to_date, open_run, record, spec_of, split_of, weights_digest
+from .stages import (
+    continue_command,
+    digests,
+    is_up_to_date,
+    open_run,
+    owned,
+    record,
+    spec_of,
+    split_of,
+    weights_digest,
+)
 
 BATCH = 1024
 EVALUATE_EVERY, PATIENCE = 100, 5
@@ -58,9 +68,9 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     if restart and "score" in manifest.stages:
         (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
     total = sum(len(split_of(manifest, split)) for split in SPLITS)
-    record(manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total})
     stop = StopFlag()
-    with stop:
+    with owned(manifest.run / "detector", quiet), stop:
+        record(manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total})
         detector, training = _trained_detector(manifest, spec, config, device, quiet)
         source = {"detector": weights_digest(detector), "inputs": inputs}
         done = _write_scores(manifest, spec, config, detector, source, stop, quiet)

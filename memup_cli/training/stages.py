@@ -3,11 +3,15 @@
 import hashlib
 import shlex
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from stores import lease as leases
+from stores.files import make_folder
 from stores.layout import Field
 from stores.manifest import Manifest
 from stores.reader import Trajectories
@@ -84,6 +88,19 @@ def record(manifest: Manifest, stage: str, status: str, **more: Any) -> None:
     entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
     manifest.stages[stage] = entry
     manifest.save()
+
+
+@contextmanager
+def owned(folder: Path, quiet: bool) -> Iterator[Callable[[], None]]:
+    """Own a stage's output folder; yields a check that raises if another attempt has taken it over since."""
+    make_folder(folder)
+    lease, earlier = leases.take(folder)
+    if earlier:
+        console.note(f"taking over from {earlier.describe()}", quiet)
+    try:
+        yield lambda: leases.check(folder, lease)
+    finally:
+        leases.release(folder, lease)
 
 
 def spec_of(manifest: Manifest) -> TaskSpec:
