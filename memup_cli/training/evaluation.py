@@ -85,9 +85,7 @@ def predict_split(
     for first in range(0, count, batch):
         parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
     if not parts:
-        raise BadInput(
-            f"none of the {count} test episodes in {trajectories.folder} has a step that matters to this task"
-        )
+        raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Predictions(episode, step, y, error, nll, spec.target_kind)
 

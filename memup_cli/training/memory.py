@@ -77,9 +77,7 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
     manifest = open_run(run)
     spec = spec_of(manifest)
     if not len(split_of(manifest, "test")):
-        raise UsageProblem(
-            f"{manifest.run} has no test episodes to evaluate on; collect with --test-episodes 1 or more"
-        )
+        raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
     detector = ""
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")

@@ -251,6 +251,24 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(memup, run):
     assert f"resuming at update {int(found[-2].stem.split('-')[1])}" in done.err.replace(",", "")
 
 
+def test_two_trainings_of_one_run_do_not_mix(memup, run):
+    process = memup.start(*TRAIN)
+    while process.poll() is None and newest(run) < 30:
+        pass
+    process.send_signal(signal.SIGSTOP)
+    try:
+        assert f"process {process.pid}" in memup(*TRAIN, code=75).err
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+
+
+def test_a_run_without_test_episodes_is_refused(memup):
+    memup("collect", "copy", "--episodes", 20, "--test-episodes", 0, "--run", "run")
+    assert "--test-episodes" in memup("train-memory", "--run", "run", "--scores", "online", code=2).err
+
+
 def test_a_slab_too_small_says_how_much_it_needs(memup):
     memup("collect", "tmaze", "--length", 300000, "--episodes", 4, "--test-episodes", 1, "--run", "run")
     failed = memup("train-memory", "--run", "run", "--select", "uniform", "--slab-memory", 5, code=2)
