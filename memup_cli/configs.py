@@ -12,7 +12,7 @@ STAGES = ("collect", "score", "train-memory", "evaluate")
 class StageOptions(BaseModel):
     """What every stage takes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     run: Path | None = Field(None, description="Run folder (default: see the command's help).")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random.")
@@ -36,7 +36,7 @@ class StageOptions(BaseModel):
 class CollectOptions(BaseModel):
     """What `memup collect` takes for every task."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     episodes: int | None = Field(None, ge=1, description="Training episodes (default: per task).")
     test_episodes: int | None = Field(None, ge=0, description="Test episodes (default: per task).")
@@ -63,7 +63,7 @@ class CollectOptions(BaseModel):
 class ScoreOptions(BaseModel):
     """What `memup score` takes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     detector: Literal["quantile", "classifier", "regression"] | None = Field(
         None, description="What estimates the uncertainty (default: quantile for returns, classifier for classes, "
@@ -73,25 +73,29 @@ class ScoreOptions(BaseModel):
     window: int | None = Field(
         None, ge=1, le=4096, description="Local steps the detector sees (default: 1 for quantile, 8 for the others)."
     )
-    hidden: int = Field(64, ge=1, description="Units of the detector's layers.")
-    updates: int = Field(5000, ge=1, description="Updates at most; it stops when the held-out loss no longer falls.")
+    hidden: int = Field(64, ge=1, le=16_384, description="Units of the detector's layers.")
+    updates: int = Field(
+        5000, ge=1, le=1_000_000_000, description="Updates at most; it stops when the held-out loss no longer falls."
+    )
     score: Literal["nll", "entropy"] = Field("nll", description="Score of the classifier: -log p(y) or the entropy.")
 
 
 class TrainMemoryOptions(BaseModel):
     """What `memup train-memory` takes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    rollout: int = Field(20, ge=1, description="Steps r that gradients flow through.")
+    rollout: int = Field(20, ge=1, le=1_000_000, description="Steps r that gradients flow through.")
     targets: int = Field(1, ge=1, le=1024, description="Target steps K per prediction point.")
     predict_every: int = Field(0, ge=0, description="Also predict at every f-th step of a rollout; 0: do not.")
-    random_points: int = Field(1, ge=0, description="Random prediction points in a rollout, besides its last step.")
+    random_points: int = Field(
+        1, ge=0, le=1024, description="Random prediction points in a rollout, besides its last step."
+    )
     select: Literal["surprise", "uniform", "current"] = Field(
         "surprise",
         description="Targets: by uncertainty (MemUP), uniform in the future (Rnd-Pred), the current step (Default).",
     )
-    temperature: float = Field(0.02, gt=0, description="Of the selection: p(k) ~ exp(score / temperature).")
+    temperature: float = Field(0.02, ge=1e-6, description="Of the selection: p(k) ~ exp(score / temperature).")
     scores: Literal["stored", "online"] = Field(
         "stored", description="Scores of `memup score`, or the error of a slow average of the model itself."
     )
@@ -100,14 +104,14 @@ class TrainMemoryOptions(BaseModel):
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
     cell: Literal["lstm", "gru"] = Field("lstm", description="Memory cell.")
-    hidden: int = Field(64, ge=1, description="Size of the memory state.")
-    predictor_hidden: int = Field(128, ge=1, description="Units of the predictor's layers.")
-    batch: int = Field(64, ge=1, description="Slots B that walk through episodes side by side.")
-    updates: int = Field(10_000, ge=1, description="Optimiser steps.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
+    hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.")
+    predictor_hidden: int = Field(128, ge=1, le=16_384, description="Units of the predictor's layers.")
+    batch: int = Field(64, ge=1, le=65_536, description="Slots B that walk through episodes side by side.")
+    updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
+    lr: float = Field(1e-3, gt=0, le=1e6, description="Learning rate; it falls to a tenth along a cosine.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     ema: float = Field(0.99, ge=0, lt=1, description="Decay of the slow average that online scores come from.")
-    slab_memory: int = Field(512, ge=1, description="MB for the steps held in RAM.")
+    slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
     evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
     evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
     checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
@@ -117,10 +121,12 @@ class TrainMemoryOptions(BaseModel):
 class EvaluateOptions(BaseModel):
     """What `memup evaluate` takes."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     episodes: int | None = Field(None, ge=1, description="Test episodes (default: all).")
-    checkpoint: Literal["best", "last"] = Field("best", description="Which weights.")
+    checkpoint: Literal["best", "last"] = Field(
+        "last", description="Which weights; best is the one with the lowest error on these same test episodes."
+    )
     bins: int = Field(5, ge=1, le=100, description="Ranges of dependency length in the table.")
 
 

@@ -83,6 +83,10 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
+    @property
+    def done(self) -> int:
+        return self._done
+
     def advance(self, count: int, extra: str = "") -> None:
         self._done += count
         self._extra = extra or self._extra

@@ -122,6 +122,16 @@ def _somebody_writes(run: Path) -> bool:
     return any(o.host != socket.gethostname() or leases.is_alive(o) for o in owners if o)
 
 
+def refresh_stage(manifest: Manifest, stage: str) -> dict[str, Any]:
+    """A later stage's entry; one whose attempt was killed could not say so itself."""
+    entry = dict(manifest.stages[stage])
+    owner = leases.read(manifest.run / {"score": "detector", "train-memory": "memory"}.get(stage, "evaluation"))
+    gone = owner is None or (owner.host == socket.gethostname() and not leases.is_alive(owner))
+    if entry["status"] == "running" and gone:
+        entry["status"] = "interrupted"
+    return entry
+
+
 def refresh_collect(manifest: Manifest) -> dict[str, Any]:
     """The collect entry as the shards are now; parallel shards finish in any order, so it is derived, not kept."""
     entry = dict(manifest.stages.get("collect") or {})

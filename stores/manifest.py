@@ -67,14 +67,15 @@ class Manifest:
         write_durably(current, to_json(self.data))
 
     def stale(self, stage: str) -> list[str]:
-        """The inputs of a stage that have changed since it ran."""
+        """The inputs of a stage that have changed since it ran, or whose own inputs have."""
         recorded = self.stages.get(stage, {}).get("inputs", {})
-        current = {
-            name: output["digest"]
-            for entry in self.stages.values()
-            for name, output in entry.get("outputs", {}).items()
-        }
-        return [name for name, digest in recorded.items() if current.get(name) != digest]
+        makers = {name: maker for maker, entry in self.stages.items() for name in entry.get("outputs", {})}
+        found = []
+        for name, digest in recorded.items():
+            maker = makers.get(name)
+            if maker is None or self.stages[maker]["outputs"][name]["digest"] != digest or self.stale(maker):
+                found.append(name)
+        return found
 
 
 def _read(run: Path, name: str) -> dict[str, Any]:

@@ -27,6 +27,13 @@ def score_path(run: Path, detector: str, shard: Shard) -> Path:
     return run / "scores" / detector / shard.identity.split / shard.path.name
 
 
+def missing_groups(path: Path, shard: Shard) -> list[int]:
+    """Commit groups of a shard that have no scores yet."""
+    present = {p.name for p in (path / SCORE.name).glob("c.*")}
+    chunks = {g: group_chunks(shard, shard.rows(g)) for g in shard.available_groups()}
+    return [g for g, numbers in chunks.items() if not {f"c.{c}" for c in numbers} <= present]
+
+
 class ScoreWriter:
     """Writes the scores of one shard, group by group. `source` says which detector made them."""
 
@@ -46,16 +53,11 @@ class ScoreWriter:
         self._pending = PendingFiles()
 
     def missing_groups(self) -> list[int]:
-        present = {p.name for p in (self.path / SCORE.name).glob("c.*")}
-        groups = self.shard.available_groups()
-        return [g for g in groups if not {f"c.{c}" for c in self._chunks(g)} <= present]
-
-    def _chunks(self, group: int) -> range:
-        return group_chunks(self.shard, self.shard.rows(group))
+        return missing_groups(self.path, self.shard)
 
     def add(self, group: int, scores: Array) -> None:
         """Scores of all steps of a group, in order; they count after publish()."""
-        chunks, size = self._chunks(group), self._layout.chunk_steps
+        chunks, size = group_chunks(self.shard, self.shard.rows(group)), self._layout.chunk_steps
         padded = np.zeros(len(chunks) * size, SCORE.numpy)
         padded[: len(scores)] = scores
         for i, chunk in enumerate(chunks):
@@ -87,7 +89,13 @@ class ScoreReader:
         first, last = start // self._size, -(-stop // self._size)
         found = np.empty((last - first) * self._size, SCORE.numpy)
         for chunk in range(first, last):
-            self._chunks.read(chunk, found[(chunk - first) * self._size : (chunk - first + 1) * self._size])
+            try:
+                self._chunks.read(chunk, found[(chunk - first) * self._size : (chunk - first + 1) * self._size])
+            except DamagedData:
+                raise DamagedData(
+                    f"chunk {chunk} of the scores in {self._chunks.folder} is damaged or missing. Run `memup score` "
+                    "with --restart to make the scores again."
+                ) from None
         return found[start - first * self._size : stop - first * self._size]
 
     def episode(self, row: Array) -> Array:

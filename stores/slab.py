@@ -24,6 +24,7 @@ from .schedule import Load, Schedule, Visit
 
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
 DEFAULT_MEMORY = 512 << 20
+MIN_PIECE = 1024  # steps; a piece shorter than a chunk means decoding the chunk once for each
 AHEAD = 4  # loads decoded before they are needed
 
 
@@ -35,14 +36,15 @@ def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, me
     """Steps per load, and steps a slot holds at most, within the memory budget."""
     longest = int(trajectories.lengths.max())
     chunk = trajectories.shards[0].layout.chunk_steps
-    piece = longest if slots * longest * row_bytes <= memory // 2 else chunk
-    held = min(longest, piece + rollout)
-    if slots * held * row_bytes > memory:
+    room = memory // (slots * row_bytes)  # steps per slot
+    least = min(longest, MIN_PIECE + rollout)
+    if room < least:
         raise SlabTooSmall(
-            f"{slots} slots of {held:,} steps need {slots * held * row_bytes / 1e6:,.0f} MB, more than the slab memory "
-            f"of {memory / 1e6:,.0f} MB; give it more, or use a smaller batch"
+            f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 2**20:,.1f} MB, more than "
+            f"the {memory / 2**20:,.1f} MB allowed; give it more, or use a smaller batch"
         )
-    return piece, held
+    piece = longest if 2 * longest <= room else min(chunk, room - rollout, longest)
+    return piece, min(longest, piece + rollout)
 
 
 @dataclass(frozen=True)

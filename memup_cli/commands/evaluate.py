@@ -17,6 +17,8 @@ SOLVED = 0.1
 
 
 def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
+    from stores.files import make_folder, to_json, write_durably
+
     from ..training.evaluation import predict_split, summary
     from ..training.memory import load_model
     from ..training.stages import digests, open_run, prepare_device, record, require, spec_of, split_of
@@ -26,15 +28,17 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     config = require(manifest, "train-memory")["config"]
     spec = spec_of(manifest)
     model = load_model(manifest, options.checkpoint).to(device)
+    if stage.dry_run:
+        plan = {"run": str(manifest.run), "config": options.model_dump()}
+        console.result(plan, stage.json_, lambda: f"Would evaluate the {options.checkpoint} memory of {manifest.run}.")
+        return
     found = predict_split(model, split_of(manifest, "test"), spec, config["gamma"], options.episodes)
     data = {"run": str(manifest.run), **summary(found, options.bins), "checkpoint": options.checkpoint}
-    if not stage.dry_run:
-        from stores.files import make_folder, to_json, write_durably
-
-        make_folder(manifest.run / "evaluation")
-        write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
-        metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "interval")}
-        record(manifest, "evaluate", "complete", config={}, inputs=digests(manifest, "test", "memory"), metrics=metrics)
+    make_folder(manifest.run / "evaluation")
+    write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
+    metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "interval")}
+    inputs = digests(manifest, "test", "memory")
+    record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
     console.result(data, stage.json_, lambda: _table(data))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from .. import console
 from ..configs import ScoreOptions, StageOptions
+from ..errors import UsageProblem
 from .options import command_function
 
 HELP = """Train the detector and write one uncertainty score per step.
@@ -21,6 +22,9 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
     manifest = open_run(stage.run)
     spec = spec_of(manifest)
     detector = options.detector or default_detector(spec)
+    if (detector == "classifier") != (spec.target_kind == "classes"):
+        fitting = "classifier" if spec.target_kind == "classes" else "quantile or regression"
+        raise UsageProblem(f"--detector {detector} does not fit the targets of this task; use {fitting}")
     config = ScoreConfig(
         detector=detector,
         gamma=spec.gamma if options.gamma is None else options.gamma,

@@ -21,12 +21,12 @@ def status(run: RunOption = None, json: JsonOption = False) -> None:
     from stores.manifest import Manifest
 
     from ..configs import STAGES
-    from ..runs import find_run, refresh_collect
+    from ..runs import find_run, refresh_collect, refresh_stage
 
     manifest = Manifest.load(find_run(run))
     stages: dict[str, dict[str, Any]] = {}
     for name in (s for s in STAGES if s in manifest.stages):
-        entry = refresh_collect(manifest) if name == "collect" else manifest.stages[name]
+        entry = refresh_collect(manifest) if name == "collect" else refresh_stage(manifest, name)
         stages[name] = {**entry, **entry.get("progress", {}), "stale": manifest.stale(name)}
     task = manifest.task
     data = {"run": str(manifest.run), "task": {"name": task["name"], **task["options"]}, "stages": stages}

@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 
+from stores.codec import checksum
 from stores.errors import UnsafePath
 from stores.files import drop_partials, make_folder, read_file, write_durably
+
+from .. import console
 
 KEPT = 2
 
@@ -18,27 +21,36 @@ def save(folder: Path, update: int, state: dict[str, Any]) -> Path:
     make_folder(folder)
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    path = folder / f"checkpoint-{update:09d}.pt"
+    path = folder / file_name(update, buffer.getvalue())
     write_durably(path, buffer.getvalue())
     for old in _found(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
 
+def file_name(update: int, data: bytes) -> str:
+    """The name ends in the checksum of the contents: a plain torch file that still tells damage."""
+    return f"checkpoint-{update:09d}-{checksum(data):08x}.pt"
+
+
 def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
-    """The newest checkpoint that can be read; a torn one falls back to the one before it. None: there is none."""
+    """The newest checkpoint that is whole; a damaged one falls back to the one before it. None: there is none."""
     drop_partials(folder)
     for path in reversed(_found(folder)):
         state = load(path, device)
         if state is not None:
             return state
+        console.note(f"{path} is damaged; going back to the checkpoint before it, or to the start")
     return None
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     """Read a checkpoint; None if it is damaged. One that would run code is refused."""
+    data = read_file(path)
+    if f"{checksum(data):08x}" != path.stem.rsplit("-", 1)[1]:
+        return None
     try:
-        state = torch.load(io.BytesIO(read_file(path)), map_location=device, weights_only=True)
+        state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
     except pickle.UnpicklingError as error:
         if "weights_only" in str(error).lower() or "weights only" in str(error).lower():
             raise UnsafePath(
@@ -63,4 +75,4 @@ def clear(folder: Path) -> None:
 def _found(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if re.fullmatch(r"checkpoint-\d{9}\.pt", p.name))
+    return sorted(p for p in folder.iterdir() if re.fullmatch(r"checkpoint-\d{9}-[0-9a-f]{8}\.pt", p.name))

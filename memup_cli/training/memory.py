@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
 
+from stores.errors import DamagedData
 from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 from stores.slab import Slab, SlabTooSmall, fit
@@ -20,6 +21,7 @@ from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
+from ..runs import quoted
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .evaluation import predict_split
@@ -78,6 +80,8 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
     spec = spec_of(manifest)
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
+    if options.until_rmse and spec.target_kind == "classes":
+        raise UsageProblem("--until-rmse is for numbers; this task predicts classes")
     detector = ""
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")
@@ -104,8 +108,15 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
     """The trained memory and predictor of a run: its best or its last weights."""
     folder = manifest.run / "memory"
     described = require(manifest, "train-memory")
+    path = folder / f"{which}.safetensors"
+    data = read_file(path) if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != described["weights"][which]:
+        raise DamagedData(
+            f"{path} is missing, damaged or not what was trained. Run `memup train-memory --run {quoted(manifest.run)} "
+            "--restart` to train it again."
+        )
     model = build_model(spec_of(manifest), described["config"], horizon=2)
-    model.load_state_dict(load_weights(read_file(folder / f"{which}.safetensors")))
+    model.load_state_dict(load_weights(data))
     return model.eval()
 
 
@@ -124,7 +135,7 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
     with owned(job.folder, job.quiet) as still_ours, stop:
         if job.restart or "train-memory" not in job.manifest.stages:
             checkpoint.clear(job.folder)
-        record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress)
+        record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress, outputs={})
         try:
             metrics = _train(job, stop, still_ours)
         except BadInput as error:
@@ -134,8 +145,17 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
     if stop:
         record(job.manifest, "train-memory", "interrupted", progress=progress)
         raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-    outputs = {"memory": {"path": "memory", "digest": metrics.pop("digest")}}
-    record(job.manifest, "train-memory", "complete", progress=progress, metrics=metrics, outputs=outputs)
+    weights = {which: metrics.pop(which) for which in ("best", "last")}
+    outputs = {"memory": {"path": "memory", "digest": weights["last"]}}
+    record(
+        job.manifest,
+        "train-memory",
+        "complete",
+        progress=progress,
+        metrics=metrics,
+        outputs=outputs,
+        weights=weights,
+    )
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 
@@ -158,7 +178,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         if online:
             online.load(saved["online"], tables)
         note_resume("train-memory", f"update {update:,}", job.quiet)
-    stager, watch = Stager(device), Watch()
+    stager, watch, began_at = Stager(device), Watch(), update
     result: dict[str, float] = {}
 
     def save() -> None:
@@ -225,17 +245,20 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
             return {"updates": update}
     if not result:  # an attempt that was killed after its last update left only the evaluation to do
         result = predict_split(model, test, spec, job.gamma, options.evaluate_episodes).metrics()
-    digest = _save_weights(job, model, "last")
+        if not (job.folder / "best.safetensors").exists():
+            _save_weights(job, model, "best")
+    last = _save_weights(job, model, "last")
     main = "accuracy" if spec.target_kind == "classes" else "rmse"
     return {
         "updates": update,
         **result,
         f"best_{main}": abs(best),
-        "updates_per_second": watch.overall(),
+        "updates_per_second": watch.overall(update - began_at),
         "data_wait_share": watch.wait_share(slab),
         "peak_rss_bytes": peak_rss(),
         "saved_tensor_bytes": watch.saved_bytes,
-        "digest": digest,
+        "best": hashlib.sha256(read_file(job.folder / "best.safetensors")).hexdigest(),
+        "last": last,
     }
 
 

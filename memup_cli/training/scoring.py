@@ -13,7 +13,7 @@ from safetensors.torch import save as save_weights
 
 from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
-from stores.scores import ScoreReader, ScoreWriter, score_path
+from stores.scores import ScoreReader, ScoreWriter, missing_groups, score_path
 
 from .. import console
 from ..interrupts import StopFlag
@@ -63,14 +63,16 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     inputs = digests(manifest, *SPLITS)
     values = dict(vars(config))
     begun = (manifest.run / "scores" / config.detector).is_dir()
-    if is_up_to_date(manifest, "score", values, inputs, restart, begun):
+    if is_up_to_date(manifest, "score", values, inputs, restart, begun) and _all_there(manifest, config.detector):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
     if restart and "score" in manifest.stages:
         (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
     total = sum(len(split_of(manifest, split)) for split in SPLITS)
     stop = StopFlag()
     with owned(manifest.run / "detector", quiet), stop:
-        record(manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total})
+        record(
+            manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total}, outputs={}
+        )
         detector, training = _trained_detector(manifest, spec, config, device, quiet)
         source = {"detector": weights_digest(detector), "inputs": inputs}
         done = _write_scores(manifest, spec, config, detector, source, stop, quiet)
@@ -82,6 +84,16 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     output = {"path": f"scores/{config.detector}", "digest": source["detector"]}
     record(manifest, "score", "complete", progress=progress, metrics=metrics, outputs={"scores": output})
     return {"run": str(manifest.run), "outcome": "scored", **metrics}
+
+
+def _all_there(manifest: Manifest, detector: str) -> bool:
+    """Whether every group still has its scores; a file that was deleted is made again."""
+    for split in SPLITS:
+        for shard in split_of(manifest, split).shards:
+            path = score_path(manifest.run, detector, shard)
+            if not (path / "zarr.json").exists() or missing_groups(path, shard):
+                return False
+    return True
 
 
 def _trained_detector(
@@ -132,7 +144,7 @@ def train_detector(
                 loss = float(detector.loss(output, y[:held_out]))
             stale = 0 if loss < 0.995 * best else stale + 1
             best = min(best, loss)
-            bar.advance(EVALUATE_EVERY, f"held-out loss {loss:.4g}")
+            bar.advance(update - bar.done, f"held-out loss {loss:.4g}")
     scores = detector.score(output, y[:held_out]).detach()
     return {"detector_updates": update, "held_out_loss": best, **separation(detector, output, y[:held_out], scores)}
 

@@ -19,7 +19,7 @@ from stores.reader import Trajectories
 from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
-from ..runs import attempt, find_run, now, refresh_collect
+from ..runs import attempt, find_run, now, quoted, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
 COMMANDS = {"collect": "memup collect", "score": "memup score", "train-memory": "memup train-memory"}
@@ -42,13 +42,13 @@ def open_run(run: Path | None) -> Manifest:
 def require(manifest: Manifest, stage: str) -> dict[str, Any]:
     """The entry of an earlier stage; StageMissing unless it is complete and its inputs are unchanged."""
     entry = manifest.stages.get(stage, {})
-    command = f"`{COMMANDS[stage]} --run {manifest.run}`"
+    command = f"{COMMANDS[stage]} --run {quoted(manifest.run)}"
     if entry.get("status") != "complete":
-        raise StageMissing(f"{manifest.run} has no complete {stage} stage; run {command} first")
+        raise StageMissing(f"{manifest.run} has no complete {stage} stage; run `{command}` first")
     if stale := manifest.stale(stage):
         raise StageMissing(
-            f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run {command} "
-            "--restart first."
+            f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run "
+            f"`{command} --restart` first."
         )
     return entry
 
@@ -144,7 +144,8 @@ def weights_digest(module: torch.nn.Module) -> str:
 
 
 def continue_command() -> str:
-    return shlex.join(["memup", *sys.argv[1:]])
+    """This command without --restart, which would discard what was saved."""
+    return shlex.join(["memup", *(word for word in sys.argv[1:] if word != "--restart")])
 
 
 def note_resume(stage: str, where: str, quiet: bool) -> None:

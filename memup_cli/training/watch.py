@@ -16,18 +16,16 @@ class Watch:
     def __init__(self) -> None:
         self._began = self._last = time.perf_counter()
         self._pauses = self._recent_pauses = 0.0
-        self._updates = 0
         self.saved_bytes = 0
 
     def rate(self, updates: int) -> float:
         now = time.perf_counter()
         seconds = now - self._last - self._recent_pauses
         self._last, self._recent_pauses = now, 0.0
-        self._updates += updates
         return updates / max(seconds, 1e-9)
 
-    def overall(self) -> float:
-        return self._updates / max(self._last - self._began - self._pauses, 1e-9)
+    def overall(self, updates: int) -> float:
+        return updates / max(time.perf_counter() - self._began - self._pauses, 1e-9)
 
     def wait_share(self, slab: Slab) -> float:
         return slab.wait_seconds / max(time.perf_counter() - self._began - self._pauses, 1e-9)

@@ -1,5 +1,6 @@
 """score, train-memory and evaluate memory through the command line, on mazes small enough for a test."""
 
+import io
 import json
 import random
 import re
@@ -12,6 +13,7 @@ import pytest
 import torch
 import zarr
 
+from memup_cli.training import checkpoint
 from stores.reader import Trajectories
 from tests.cli import Memup, files_of
 
@@ -108,9 +110,8 @@ def test_class_targets_and_online_scores_train(memup):
         *("--updates", 150, "--json"),
     ).json
     assert 0 <= first["accuracy"] <= 1
-    assert memup("evaluate", "memory", "--run", "run", "--json").json["accuracy"] == pytest.approx(
-        first["best_accuracy"]
-    )
+    best = memup("evaluate", "memory", "--run", "run", "--checkpoint", "best", "--json").json
+    assert best["accuracy"] == pytest.approx(first["best_accuracy"])
     memup("score", "--run", "run", "--updates", 300)
     shown = memup("score", "--run", "run", "--updates", 300, "--json").json
     assert shown["separates"]
@@ -232,7 +233,9 @@ def test_a_hostile_checkpoint_is_refused(memup, run):
     record = json.loads((run / "manifest.json").read_text())
     assert record["stages"]["train-memory"]["status"] == "complete"
     shutil.copy(run / "manifest.previous.json", run / "manifest.json")
-    torch.save({"update": Hostile()}, run / "memory" / "checkpoint-000000010.pt")
+    buffer = io.BytesIO()
+    torch.save({"update": Hostile()}, buffer)
+    (run / "memory" / checkpoint.file_name(10, buffer.getvalue())).write_bytes(buffer.getvalue())
     refused = memup(*TRAIN[:5], "--updates", 20, code=77)
     assert "not a weights-only file" in refused.err
     assert not (memup.folder / "pwned").exists()
@@ -269,13 +272,55 @@ def test_a_run_without_test_episodes_is_refused(memup):
     assert "--test-episodes" in memup("train-memory", "--run", "run", "--scores", "online", code=2).err
 
 
+def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, run):
+    memup("train-memory", "--run", "run", "--updates", 20)
+    whole = (run / "memory/last.safetensors").read_bytes()
+    for broken in (whole[:-4], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:], b""):
+        (run / "memory/last.safetensors").write_bytes(broken)
+        assert "memup train-memory --run run --restart" in memup("evaluate", "memory", "--run", "run", code=65).err
+    scores = run / "scores/quantile/train/0000.zarr/score/c.0"
+    scores.write_bytes(scores.read_bytes()[:-9])
+    refused = memup("train-memory", "--run", "run", "--updates", 20, "--restart", code=65)
+    assert "`memup score` with --restart" in refused.err
+    scores.unlink()
+    memup("score", "--run", "run", "--updates", 600)
+    memup("train-memory", "--run", "run", "--updates", 20, "--restart")
+    memup("evaluate", "memory", "--run", "run")
+
+
+def test_a_detector_that_does_not_fit_is_refused_before_anything_is_lost(memup, run):
+    before = files_of(run)
+    assert (
+        "quantile or regression" in memup("score", "--run", "run", "--detector", "classifier", "--restart", code=2).err
+    )
+    for bad in (["--lr", "inf"], ["--temperature", "inf"], ["--rollout", 10**20], ["--hidden", 10**6]):
+        memup("train-memory", "--run", "run", *bad, code=2)
+    assert files_of(run) == before
+
+
+def test_a_killed_stage_is_not_called_running_and_its_hint_does_not_discard_it(memup, run):
+    process = memup.start(*TRAIN, "--restart")
+    while process.poll() is None and newest(run) < 30:
+        pass
+    assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "running"
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert "--restart" not in err
+    process = memup.start(*TRAIN)
+    while process.poll() is None and newest(run) < 150:
+        pass
+    process.kill()
+    process.communicate()
+    assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
+
+
 def test_a_slab_too_small_says_how_much_it_needs(memup):
     memup("collect", "tmaze", "--length", 300000, "--episodes", 4, "--test-episodes", 1, "--run", "run")
-    failed = memup("train-memory", "--run", "run", "--select", "uniform", "--slab-memory", 5, code=2)
-    assert "--slab-memory 5" in failed.err
+    failed = memup("train-memory", "--run", "run", "--select", "uniform", "--slab-memory", 1, "--batch", 256, code=2)
+    assert "--slab-memory 1" in failed.err
     assert "MB" in failed.err
     done = memup(
-        *("train-memory", "--run", "run", "--select", "uniform", "--slab-memory", 30, "--batch", 4, "--updates", 30),
+        *("train-memory", "--run", "run", "--select", "uniform", "--slab-memory", 4, "--batch", 4, "--updates", 30),
         "--json",
     )
     assert done.json["updates"] == 30

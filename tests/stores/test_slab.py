@@ -71,8 +71,9 @@ def test_slots_walk_through_whole_episodes(short, rollout):
 
 
 @pytest.mark.parametrize("rollout", [1, 5, 20, 32])
-def test_slots_walk_through_pieces_when_episodes_do_not_fit(long, rollout):
+def test_slots_walk_through_pieces_when_episodes_do_not_fit(long, rollout, monkeypatch):
     trajectories, episodes = long
+    monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
     budget = 5 * (32 + rollout) * 6
     with Slab(trajectories, slots=5, rollout=rollout, seed=1, memory=budget) as slab:
         assert slab.arrays["x"].shape[1] == 32 + rollout
@@ -85,8 +86,9 @@ def test_a_budget_that_holds_nothing_is_refused(long):
         Slab(long[0], slots=5, rollout=4, seed=0, memory=100)
 
 
-@pytest.mark.parametrize("memory", [5 * 36 * 6, 1 << 20])
-def test_a_slab_opened_later_shows_the_same(long, memory):
+@pytest.mark.parametrize("memory", [5 * 36 * 6, 5 * 17 * 6, 1 << 20])
+def test_a_slab_opened_later_shows_the_same(long, memory, monkeypatch):
+    monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
     trajectories, _ = long
 
     def trace(slab: Slab, updates: int) -> list[tuple]:
@@ -105,7 +107,8 @@ def test_a_slab_opened_later_shows_the_same(long, memory):
 
 
 @pytest.mark.parametrize("memory", [5 * 36 * 10, 1 << 20])
-def test_derived_arrays_and_preparation_see_the_whole_episode(long, memory):
+def test_derived_arrays_and_preparation_see_the_whole_episode(long, memory, monkeypatch):
+    monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
     trajectories, episodes = long
     prepared = {}
 
