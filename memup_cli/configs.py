@@ -108,7 +108,7 @@ class TrainMemoryOptions(BaseModel):
     predictor_hidden: int = Field(128, ge=1, le=16_384, description="Units of the predictor's layers.")
     batch: int = Field(64, ge=1, le=65_536, description="Slots B that walk through episodes side by side.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
-    lr: float = Field(1e-3, gt=0, le=1e6, description="Learning rate; it falls to a tenth along a cosine.")
+    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     ema: float = Field(0.99, ge=0, lt=1, description="Decay of the slow average that online scores come from.")
     slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
