@@ -25,7 +25,8 @@ from .schedule import Load, Schedule, Visit
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
 DEFAULT_MEMORY = 512 << 20
 MIN_PIECE = 1024  # steps; a piece shorter than a chunk means decoding the chunk once for each
-AHEAD = 4  # loads decoded before they are needed
+AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
+AHEAD_LOADS = (4, 64)  # ... but at least and at most so many
 
 
 class SlabTooSmall(ValueError):
@@ -87,7 +88,10 @@ class Slab:
         self.rollout, self.update = rollout, update
         self.arrays: dict[str, Array] = {f.name: np.zeros((slots, held, *f.shape), f.numpy) for f in wanted}
         self._flat = {name: a.reshape(slots * held, *a.shape[2:]) for name, a in self.arrays.items()}
-        self._base = np.arange(slots)[:, None] * held  # (B, 1)
+        self._base = np.arange(slots) * held
+        self._shift = self._base[:, None].copy()  # (B, 1): from a step of the episode to its place in the flat arrays
+        self._last = np.zeros((slots, 1), np.int64)  # (B, 1): last step of the episode
+        self._ahead_steps = np.arange(rollout)
         self.episode = np.zeros(slots, np.int64)
         self.length = np.zeros(slots, np.int64)
         self.offset = np.zeros(slots, np.int64)  # of the next window, in the episode
@@ -97,7 +101,9 @@ class Slab:
         self._on_fresh = on_fresh
         self._loader = _Loader([f.name for f in stored], derived, prepare, piece)
         self._plan, self._ahead = (Schedule(trajectories, slots, rollout, piece, seed, update) for _ in range(2))
-        self._queue: queue.Queue[_Loaded | BaseException] = queue.Queue(maxsize=AHEAD)
+        ahead = AHEAD_BYTES // (piece * sum(f.row_bytes for f in wanted))
+        least, most = AHEAD_LOADS
+        self._queue: queue.Queue[_Loaded | BaseException] = queue.Queue(maxsize=min(max(ahead, least), most))
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._prefetch, name="memup-prefetch")
         self._thread.start()
@@ -128,13 +134,11 @@ class Slab:
 
     def window(self) -> dict[str, Array]:
         """The next rollout of every slot: (B, rollout, *row); past its end an episode repeats its last step."""
-        steps = np.minimum(self.offset[:, None] + np.arange(self.rollout), self.length[:, None] - 1)
-        return self.held(steps)
+        return self.held(np.minimum(self.offset[:, None] + self._ahead_steps, self._last))
 
     def held(self, steps: Array) -> dict[str, Array]:
         """Steps (B, K) of each slot's episode, which the slot must hold: (B, K, *row) of every field."""
-        index = steps - self._start[:, None]
-        index += self._base
+        index = steps + self._shift
         return {name: values.take(index, axis=0) for name, values in self._flat.items()}
 
     def valid(self) -> Array:
@@ -179,6 +183,8 @@ class Slab:
         for name, values in loaded.arrays.items():
             self.arrays[name][slot, kept : kept + len(values)] = values
         self._end[slot] = load.stop
+        self._shift[slot] = self._base[slot] - self._start[slot]
+        self._last[slot] = self.length[slot] - 1
 
     def _prefetch(self) -> None:
         try:

@@ -52,7 +52,8 @@ for length in sorted({key[0] for key in cells}):
             if values:
                 mean = sum(v for v, _ in values) / len(values)
                 updates = sum(u for _, u in values) / len(values)
-                row += f"{mean:>10.3f} ({sum(v < 0.1 for v, _ in values)}/{len(values)}, {updates:>6.0f})"
+                cell = f"{mean:.3f} ({sum(v < 0.1 for v, _ in values)}/{len(values)}, {updates:.0f})"
+                row += f"{cell:>26}"
             else:
                 row += f"{'-':>26}"
         print(f"{select:>12}{row}")
