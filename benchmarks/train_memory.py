@@ -8,6 +8,7 @@ data_wait_share    of the streaming loop's time, spent waiting for the prefetch 
 """
 
 import argparse
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +24,8 @@ from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.staging import Stager
 from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.training.windows import TargetTables, chooser, open_slab, stored_scores
+
+TURNS = 9
 
 
 def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:
@@ -42,26 +45,29 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
         for update in range(20):
             ready.append(stager(next_batch(slab, tables, options, 0, update)))
             slab.advance()
-        streamed = in_ram = 0.0
+        for tensors in ready:  # the first updates make torch choose its kernels
+            loss, state = rollout_loss(model, tensors, state)
+            optimiser_step(model, optimiser, loss, options.clip)
+        streamed, in_ram = [], []
         waited = slab.wait_seconds
-        for turn in range(6):  # in turns, so that a busy machine troubles both alike
+        for turn in range(TURNS):  # in turns, so that a busy machine troubles both alike
             began = time.perf_counter()
             for update in range(updates):
                 tensors = stager(next_batch(slab, tables, options, 0, turn * updates + update))
                 loss, state = rollout_loss(model, tensors, state)
                 optimiser_step(model, optimiser, loss, options.clip)
                 slab.advance()
-            streamed += time.perf_counter() - began
+            streamed.append(time.perf_counter() - began)
             began = time.perf_counter()
             for update in range(updates):
                 loss, state = rollout_loss(model, ready[update % len(ready)], state)
                 optimiser_step(model, optimiser, loss, options.clip)
-            in_ram += time.perf_counter() - began
+            in_ram.append(time.perf_counter() - began)
         waited = slab.wait_seconds - waited
     return {
-        "updates_per_second": round(6 * updates / streamed, 1),
-        "stream_ratio": round(in_ram / streamed, 3),
-        "data_wait_share": round(waited / streamed, 4),
+        "updates_per_second": round(updates / statistics.median(streamed), 1),
+        "stream_ratio": round(statistics.median(in_ram) / statistics.median(streamed), 3),
+        "data_wait_share": round(waited / sum(streamed), 4),
     }
 
 
