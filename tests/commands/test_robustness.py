@@ -61,6 +61,7 @@ def test_a_shard_that_vanished_is_damage(memup):
 def test_a_killed_run_is_not_called_running(memup):
     process = memup.start(*LONG)
     wait_for_commit(memup.folder / "run", process)
+    process.send_signal(signal.SIGSTOP)  # or it might finish meanwhile
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "running"
     process.kill()
     process.communicate()
