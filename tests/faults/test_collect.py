@@ -176,12 +176,13 @@ def test_stopping_worker_processes_is_quick_and_leaves_none_behind(memup):
     gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
     process = memup.start(*gym, "--commit-every", "0")
     wait_for_commit(memup.folder / "run", process)
-    children = children_of(process.pid)
+    workers = [pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid)]
+    assert workers
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == 75, err
     assert err.strip().count("\n") == 0, err
-    assert not [pid for pid in children if alive(pid)]
+    assert not [pid for pid in workers if alive(pid)]
 
 
 def test_killing_the_command_kills_its_workers(memup):
