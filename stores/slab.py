@@ -9,6 +9,7 @@ a slab can be opened at any update and any machine decodes the same.
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
@@ -103,7 +104,9 @@ class Slab:
         self._plan, self._ahead = (Schedule(trajectories, slots, rollout, piece, seed, update) for _ in range(2))
         ahead = AHEAD_BYTES // (piece * sum(f.row_bytes for f in wanted))
         least, most = AHEAD_LOADS
-        self._queue: queue.Queue[_Loaded | BaseException] = queue.Queue(maxsize=min(max(ahead, least), most))
+        self._burst = min(max(ahead, least), most) // 2  # loads per wake-up of the thread: each costs a switch
+        self._queue: queue.Queue[list[_Loaded] | BaseException] = queue.Queue(maxsize=1)
+        self._ready: deque[_Loaded] = deque()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._prefetch, name="memup-prefetch")
         self._thread.start()
@@ -156,14 +159,17 @@ class Slab:
     def _take_due(self) -> None:
         while self._plan.due <= self.update:
             expected = self._plan.pop()
-            began = time.perf_counter()
-            found = self._queue.get()
-            self.wait_seconds += time.perf_counter() - began
-            if isinstance(found, BaseException):
-                self.close()
-                raise found
-            assert (found.load.slot, found.load.start) == (expected.slot, expected.start)
-            self._place(found)
+            if not self._ready:
+                began = time.perf_counter()
+                found = self._queue.get()
+                self.wait_seconds += time.perf_counter() - began
+                if isinstance(found, BaseException):
+                    self.close()
+                    raise found
+                self._ready.extend(found)
+            loaded = self._ready.popleft()
+            assert (loaded.load.slot, loaded.load.start) == (expected.slot, expected.start)
+            self._place(loaded)
 
     def _place(self, loaded: _Loaded) -> None:
         load, slot = loaded.load, loaded.load.slot
@@ -189,7 +195,7 @@ class Slab:
     def _prefetch(self) -> None:
         try:
             while not self._stop.is_set():
-                self._queue.put(self._loader(self._ahead.pop()))
+                self._queue.put([self._loader(self._ahead.pop()) for _ in range(self._burst)])
         except BaseException as error:
             self._queue.put(error)
 
