@@ -1,6 +1,6 @@
 """Memory training: updates per second, and what streaming from disk costs.
 
-    python benchmarks/train_memory.py [--length 20000] [--updates 300]
+    python benchmarks/train_memory.py [--length 20000] [--updates 1000]
 
 stream_ratio       updates per second of the streaming loop over those of the same loop fed with ready tensors
                    in RAM, both with the same model, data and threads
@@ -8,7 +8,6 @@ data_wait_share    of the streaming loop's time, spent waiting for the prefetch 
 """
 
 import argparse
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -18,14 +17,12 @@ from collect import run_stage
 from measure import show
 
 from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.memory import build_model
 from memup_cli.training.scoring import ScoreConfig, score
 from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.staging import Stager
 from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
+from memup_cli.training.weights import build_model
 from memup_cli.training.windows import TargetTables, chooser, open_slab, stored_scores
-
-TURNS = 9
 
 
 def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:
@@ -48,33 +45,30 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
         for tensors in ready:  # the first updates make torch choose its kernels
             loss, state = rollout_loss(model, tensors, state)
             optimiser_step(model, optimiser, loss, options.clip)
-        streamed, in_ram = [], []
+        streamed, in_ram = 0.0, 0.0
         waited = slab.wait_seconds
-        for turn in range(TURNS):  # in turns, so that a busy machine troubles both alike
+        for update in range(updates):  # in turns, one update each, so that a busy machine troubles both alike
             began = time.perf_counter()
-            for update in range(updates):
-                tensors = stager(next_batch(slab, tables, options, 0, turn * updates + update))
-                loss, state = rollout_loss(model, tensors, state)
-                optimiser_step(model, optimiser, loss, options.clip)
-                slab.advance()
-            streamed.append(time.perf_counter() - began)
-            began = time.perf_counter()
-            for update in range(updates):
-                loss, state = rollout_loss(model, ready[update % len(ready)], state)
-                optimiser_step(model, optimiser, loss, options.clip)
-            in_ram.append(time.perf_counter() - began)
+            tensors = stager(next_batch(slab, tables, options, 0, update))
+            loss, state = rollout_loss(model, tensors, state)
+            optimiser_step(model, optimiser, loss, options.clip)
+            slab.advance()
+            turn = time.perf_counter()
+            loss, state = rollout_loss(model, ready[update % len(ready)], state)
+            optimiser_step(model, optimiser, loss, options.clip)
+            streamed, in_ram = streamed + turn - began, in_ram + time.perf_counter() - turn
         waited = slab.wait_seconds - waited
     return {
-        "updates_per_second": round(updates / statistics.median(streamed), 1),
-        "stream_ratio": round(statistics.median(in_ram) / statistics.median(streamed), 3),
-        "data_wait_share": round(waited / sum(streamed), 4),
+        "updates_per_second": round(updates / streamed, 1),
+        "stream_ratio": round(in_ram / streamed, 3),
+        "data_wait_share": round(waited / streamed, 4),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--length", type=int, default=20000)
-    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--updates", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="memup-bench-") as name:

@@ -96,7 +96,7 @@ def quarantine(run: Path, damages: list[Damage]) -> list[Path]:
     """Move the files of damaged groups to <run>/quarantine and mark the groups as missing; returns the places."""
     places = []
     for path in dict.fromkeys(d.shard for d in damages):
-        place = _free_place(run / "quarantine" / f"{path.parent.name}-{path.stem}")
+        place = free_place(run / "quarantine" / f"{path.parent.name}-{path.stem}")
         groups = [d.group for d in damages if d.shard == path]
         holes = None if None in groups else _holes(path, sorted({g for g in groups if g is not None}))
         if not path.exists():
@@ -153,7 +153,7 @@ def _holes(path: Path, groups: list[int]) -> list[tuple[int, int, int]] | None:
     return holes
 
 
-def _free_place(path: Path) -> Path:
+def free_place(path: Path) -> Path:
     number = 1
     while (place := path.with_name(f"{path.name}.{number}")).exists():
         number += 1

@@ -11,8 +11,8 @@ import numpy as np
 
 from .codec import Array, encode
 from .errors import DamagedData, Incomplete
-from .files import PendingFiles, drop_partials, make_folder, read_json, remove_tree, to_json, write_durably
-from .integrity import group_chunks
+from .files import PendingFiles, drop_partials, make_folder, move, read_json, remove_tree, to_json, write_durably
+from .integrity import Check, Damage, free_place, group_chunks
 from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, group_metadata, json_checksum
 from .reader import DirectChunks, Shard
 
@@ -32,6 +32,29 @@ def missing_groups(path: Path, shard: Shard) -> list[int]:
     present = {p.name for p in (path / SCORE.name).glob("c.*")}
     chunks = {g: group_chunks(shard, shard.rows(g)) for g in shard.available_groups()}
     return [g for g, numbers in chunks.items() if not {f"c.{c}" for c in numbers} <= present]
+
+
+def check_scores(path: Path, shard: Shard, count: Check) -> list[Damage]:
+    """Damaged places in the scores of a shard."""
+    try:
+        return ScoreReader(path, shard).check(shard.available_groups(), shard, count)
+    except (DamagedData, Incomplete) as error:
+        return [Damage(path, None, "", None, (0, 0), str(error))]
+
+
+def set_scores_aside(run: Path, damages: list[Damage]) -> list[Path]:
+    """Move damaged score chunks to <run>/quarantine; scoring again makes just those that are not there."""
+    places = []
+    for path in dict.fromkeys(d.shard for d in damages if d.shard.exists()):
+        place = free_place(run / "quarantine" / "-".join(path.relative_to(run).with_suffix("").parts))
+        chunks = [d.chunk for d in damages if d.shard == path]
+        if None in chunks:
+            move(path, place)
+        for name in () if None in chunks else [f"{SCORE.name}/c.{chunk}" for chunk in chunks]:
+            if (path / name).exists():
+                move(path / name, place / name)
+        places += [place] if place.exists() else []
+    return places
 
 
 class ScoreWriter:
@@ -81,7 +104,7 @@ class ScoreReader:
         check_format(values.get("format"), str(path))
         if values.pop("checksum", None) != json_checksum(values):
             raise DamagedData(f"{path / 'zarr.json'} is damaged: its checksum does not match")
-        self.source = values
+        self.path, self.source = path, values
         self._chunks = DirectChunks(path / SCORE.name, _layout(shard), SCORE)
         self._size = shard.layout.chunk_steps
 
@@ -97,6 +120,21 @@ class ScoreReader:
                     "with --restart to make the scores again."
                 ) from None
         return found[start - first * self._size : stop - first * self._size]
+
+    def check(self, groups: list[int], shard: Shard, count: Check) -> list[Damage]:
+        """Read every chunk of these commit groups."""
+        found = []
+        for group in groups:
+            first, stop = shard.layout.group_bounds(group, shard.state.committed)
+            span = (shard.identity.first + first, shard.identity.first + stop)
+            for chunk in group_chunks(shard, shard.rows(group)):
+                try:
+                    count.bytes += self.read(chunk * self._size, (chunk + 1) * self._size).nbytes
+                    count.chunks += 1
+                except DamagedData:
+                    problem = f"chunk {chunk} of the scores is damaged or missing"
+                    found.append(Damage(self.path, group, SCORE.name, chunk, span, problem))
+        return found
 
     def episode(self, row: Array) -> Array:
         """Scores of the episode of this row of the episode table."""

@@ -14,6 +14,8 @@ from stores.reader import Trajectories
 
 COMMAND = [sys.executable, "-m", "memup_cli"]
 
+COLLECT_MAZE = ["collect", "tmaze", "--length", 40, "--episodes", 300, "--test-episodes", 50, "--run", "run"]
+
 
 @dataclass(frozen=True)
 class Outcome:

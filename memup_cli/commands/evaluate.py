@@ -20,8 +20,8 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
     from ..training.evaluation import predict_split, summary
-    from ..training.memory import load_model
     from ..training.stages import digests, open_run, prepare_device, record, require, spec_of, split_of
+    from ..training.weights import load_model
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)

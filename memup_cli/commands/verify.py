@@ -1,26 +1,33 @@
-"""memup verify: whether a run's data are intact."""
+"""memup verify: whether a run's data and weights are intact."""
 
-from typing import Annotated, Any
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import console
 from .status import JsonOption, RunOption
 
+if TYPE_CHECKING:
+    from stores.integrity import Check, Damage
+    from stores.manifest import Manifest
+
 
 def verify(
     run: RunOption = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set damaged commit groups aside, so that they can be collected again."),
+        typer.Option("--repair", help="Set damaged commit groups and scores aside, so that they can be made again."),
     ] = False,
     json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
 ) -> None:
-    """Check every chunk and row of a run against its checksums; exit 65 if anything is damaged."""
+    """Check a run's trajectories, scores and weights against their checksums; exit 65 if anything is damaged."""
     from stores.integrity import Check, Damage, check_shard, quarantine
     from stores.manifest import Manifest
     from stores.reader import shard_exists
+    from stores.scores import set_scores_aside
 
     from ..runs import SPLITS, find_run, refresh_collect, shard_path
 
@@ -37,12 +44,15 @@ def verify(
     if recorded.get("status") == "complete":
         gone = [m for m in entry["missing"] if m["problem"] == "not collected"]
         damages += [Damage(manifest.run / m["path"], None, "", None, (0, 0), "the shard is gone") for m in gone]
-    places = quarantine(manifest.run, damages) if repair and damages else []
+    hurt = {d.shard for d in damages}
+    scores = _check_scores(manifest, [path for path in shards if path not in hurt], count)
+    weights = _check_weights(manifest)
+    places = quarantine(manifest.run, damages) + set_scores_aside(manifest.run, scores) if repair else []
     if repair and damages:
         manifest.stages["collect"] = refresh_collect(manifest)
         manifest.save()
     data: dict[str, Any] = {
-        "ok": not damages,
+        "ok": not (damages or scores or weights),
         "damaged": [
             {
                 "path": str(d.shard.relative_to(manifest.run)),
@@ -52,7 +62,10 @@ def verify(
                 "episodes": list(d.episodes),
                 "problem": d.problem,
             }
-            for d in damages
+            for d in damages + scores + weights
+        ],
+        "remake": [
+            f"memup {stage}" for stage, found in (("score", scores), ("train-memory --restart", weights)) if found
         ],
         "quarantined": [str(place.relative_to(manifest.run)) for place in places],
         "checked": {
@@ -64,8 +77,33 @@ def verify(
         "missing": refresh_collect(manifest).get("missing", []),
     }
     console.result(data, json, lambda: _text(data, str(manifest.run)))
-    if damages and not repair:
+    if weights or ((damages or scores) and not repair):
         raise typer.Exit(65)
+
+
+def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> list["Damage"]:
+    """Scores of a finished score stage, of the shards that are themselves intact."""
+    from stores.reader import Shard
+    from stores.scores import check_scores, score_path
+
+    entry = manifest.stages.get("score", {})
+    if entry.get("status") != "complete":
+        return []
+    opened = [Shard(path) for path in shards]
+    detector = entry["config"]["detector"]
+    return [d for shard in opened for d in check_scores(score_path(manifest.run, detector, shard), shard, count)]
+
+
+def _check_weights(manifest: "Manifest") -> list["Damage"]:
+    from stores.files import read_file
+    from stores.integrity import Damage
+
+    found = []
+    for which, digest in manifest.stages.get("train-memory", {}).get("weights", {}).items():
+        path = manifest.run / "memory" / f"{which}.safetensors"
+        if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
+            found.append(Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained"))
+    return found
 
 
 def _text(data: dict[str, Any], run: str) -> str:
@@ -78,14 +116,15 @@ def _text(data: dict[str, Any], run: str) -> str:
     ]
     for damage in data["damaged"]:
         first, stop = damage["episodes"]
-        place = f"episodes {first} to {stop - 1}" if stop > first else "the whole shard"
-        lines.append(f"  {damage['path']}: {place}: {damage['problem']}")
+        place = f"episodes {first} to {stop - 1}: " if stop > first else ""
+        lines.append(f"  {damage['path']}: {place}{damage['problem']}")
     if data["quarantined"]:
         lines.append(f"Set aside: {', '.join(data['quarantined'])}")
-    elif not data["ok"]:
-        lines.append(f"To set the damaged groups aside: memup verify --run {quoted(run)} --repair")
+    elif any(not damage["path"].startswith("memory/") for damage in data["damaged"]):
+        lines.append(f"To set the damaged parts aside: memup verify --run {quoted(run)} --repair")
     shards = sorted({shard["shard"] for shard in data["missing"]})
     if shards:
         flag = "" if shards == ["0/1"] else f" --shard {shards[0]}"
         lines.append(f"Episodes are missing; to collect them: memup collect --run {quoted(run)}{flag}")
+    lines += [f"To make it again: {command} --run {quoted(run)}" for command in data["remake"]]
     return "\n".join(lines)

@@ -1,6 +1,5 @@
 """The train-memory stage: the paper's algorithm 1, streaming from disk."""
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,11 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load as load_weights
-from safetensors.torch import save as save_weights
 
-from stores.errors import DamagedData
-from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 from stores.slab import Slab, SlabTooSmall, fit
 
@@ -21,7 +16,6 @@ from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
-from ..runs import quoted
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .evaluation import predict_split
@@ -42,6 +36,7 @@ from .stages import (
 from .staging import Stager
 from .update import next_batch, optimiser_step, rollout_loss
 from .watch import Watch, peak_rss
+from .weights import build_model, save_model, saved_digest
 from .windows import TargetTables, chooser, open_slab, stored_scores, uniform_scores
 
 LOG_EVERY = 50
@@ -98,26 +93,6 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, **flags)
-
-
-def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
-    return MemoryModel(spec, config["cell"], config["hidden"], horizon, config["predictor_hidden"])
-
-
-def load_model(manifest: Manifest, which: str) -> MemoryModel:
-    """The trained memory and predictor of a run: its best or its last weights."""
-    folder = manifest.run / "memory"
-    described = require(manifest, "train-memory")
-    path = folder / f"{which}.safetensors"
-    data = read_file(path) if path.exists() else b""
-    if hashlib.sha256(data).hexdigest() != described["weights"][which]:
-        raise DamagedData(
-            f"{path} is missing, damaged or not what was trained. Run `memup train-memory --run {quoted(manifest.run)} "
-            "--restart` to train it again."
-        )
-    model = build_model(spec_of(manifest), described["config"], horizon=2)
-    model.load_state_dict(load_weights(data))
-    return model.eval()
 
 
 def train_memory(job: MemoryJob) -> dict[str, Any]:
@@ -233,7 +208,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
                 value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
                 if value <= best:
                     best = value
-                    _save_weights(job, model, "best")
+                    save_model(job.folder, model, job.manifest.task, job.config, "best")
                 bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
                 if options.until_rmse and result.get("rmse", math.inf) < options.until_rmse:
                     break
@@ -246,8 +221,8 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
     if not result:  # an attempt that was killed after its last update left only the evaluation to do
         result = predict_split(model, test, spec, job.gamma, options.evaluate_episodes).metrics()
         if not (job.folder / "best.safetensors").exists():
-            _save_weights(job, model, "best")
-    last = _save_weights(job, model, "last")
+            save_model(job.folder, model, job.manifest.task, job.config, "best")
+    last = save_model(job.folder, model, job.manifest.task, job.config, "last")
     main = "accuracy" if spec.target_kind == "classes" else "rmse"
     return {
         "updates": update,
@@ -257,7 +232,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         "data_wait_share": watch.wait_share(slab),
         "peak_rss_bytes": peak_rss(),
         "saved_tensor_bytes": watch.saved_bytes,
-        "best": hashlib.sha256(read_file(job.folder / "best.safetensors")).hexdigest(),
+        "best": saved_digest(job.folder, "best"),
         "last": last,
     }
 
@@ -301,11 +276,3 @@ def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
 
 def _largest(model: MemoryModel) -> torch.Tensor:
     return torch.stack([p.detach().abs().max() for p in model.parameters()]).max()
-
-
-def _save_weights(job: MemoryJob, model: MemoryModel, which: str) -> str:
-    make_folder(job.folder)
-    data = save_weights({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
-    write_durably(job.folder / f"{which}.safetensors", data)
-    write_durably(job.folder / "config.json", to_json({"task": job.manifest.task, "config": job.config}))
-    return hashlib.sha256(data).hexdigest()

@@ -45,8 +45,7 @@ def next_batch(
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
         return batch
-    rng = np.random.Generator(np.random.PCG64((seed << 20) ^ update))
-    points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, rng)
+    points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, (seed, update))
     query, y, exists = tables.look_up(slab.offset[:, None] + points)
     batch |= {f"query.{name}": values for name, values in query.items()}
     batch |= {TARGET: y, "exists": exists, "points": points}

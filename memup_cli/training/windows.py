@@ -130,14 +130,20 @@ def _widen(values: np.ndarray, width: int, fill: int) -> np.ndarray:
 
 
 def prediction_points(
-    valid: np.ndarray, rollout: int, every: int, random_points: int, rng: np.random.Generator
+    valid: np.ndarray, rollout: int, every: int, random_points: int, key: tuple[int, int]
 ) -> np.ndarray:
-    """Steps of each slot's rollout at which the memory predicts (B, P): its last, random ones, every f-th."""
-    columns = [valid - 1]
-    if rollout > 1:
-        columns += [(rng.random(len(valid)) * valid).astype(np.int64) for _ in range(random_points)]
-        columns += [np.minimum(p, valid - 1) for p in range(every - 1, rollout - 1, every or rollout)] if every else []
-    return np.stack(columns, axis=1)
+    """Steps of each slot's rollout at which the memory predicts (B, P): its last, random ones, every f-th.
+
+    The random ones are a pure function of `key`, (seed, update).
+    """
+    last = valid[:, None] - 1
+    if rollout == 1:
+        return last
+    seed, update = key
+    rng = np.random.Generator(np.random.PCG64((seed << 20) ^ update))
+    random = (rng.random((random_points, len(valid))) * valid).astype(np.int64).T
+    regular = np.minimum(np.arange(every - 1, rollout - 1, every), last) if every else last[:, :0]
+    return np.concatenate([last, random, regular], axis=1)
 
 
 def open_slab(

@@ -1,0 +1,49 @@
+"""The weights of a trained memory: safetensors, with the task and options that made them beside them."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load, save
+
+from stores.errors import DamagedData
+from stores.files import make_folder, read_file, to_json, write_durably
+from stores.manifest import Manifest
+
+from ..models.predictor import MemoryModel
+from ..runs import quoted
+from ..tasks.spec import TaskSpec
+from .stages import require, spec_of
+
+
+def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
+    return MemoryModel(spec, config["cell"], config["hidden"], horizon, config["predictor_hidden"])
+
+
+def load_model(manifest: Manifest, which: str) -> MemoryModel:
+    """The trained memory and predictor of a run: its best or its last weights."""
+    folder = manifest.run / "memory"
+    described = require(manifest, "train-memory")
+    path = folder / f"{which}.safetensors"
+    data = read_file(path) if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != described["weights"][which]:
+        raise DamagedData(
+            f"{path} is missing, damaged or not what was trained. Run `memup train-memory --run {quoted(manifest.run)} "
+            "--restart` to train it again."
+        )
+    model = build_model(spec_of(manifest), described["config"], horizon=2)
+    model.load_state_dict(load(data))
+    return model.eval()
+
+
+def save_model(folder: Path, model: MemoryModel, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
+    """Write the best or the last weights; returns their digest."""
+    make_folder(folder)
+    data = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
+    write_durably(folder / f"{which}.safetensors", data)
+    write_durably(folder / "config.json", to_json({"task": task, "config": config}))
+    return hashlib.sha256(data).hexdigest()
+
+
+def saved_digest(folder: Path, which: str) -> str:
+    return hashlib.sha256(read_file(folder / f"{which}.safetensors")).hexdigest()

@@ -1,0 +1,185 @@
+"""What happens to scores and training when jobs are killed, files are damaged and options change."""
+
+import io
+import json
+import random
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from memup_cli.training import checkpoint
+from tests.cli import files_of
+
+TRAIN = ["train-memory", "--run", "run", "--rollout", 5, "--updates", 300, "--checkpoint-every", 30]
+TRAIN += ["--evaluate-every", 100]
+
+
+def weights(run: Path) -> bytes:
+    return (run / "memory" / "last.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("scores", ["stored", "online"])
+def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, scores):
+    shutil.copytree(scored, memup.folder / "run")
+    memup(*TRAIN, "--scores", scores)
+    expected = weights(memup.folder / "run")
+    curve = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
+    shutil.rmtree(memup.folder / "run")
+    shutil.copytree(scored, memup.folder / "run")
+    rng = random.Random(0)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        before = newest(memup.folder / "run")
+        process = memup.start(*TRAIN, "--scores", scores)
+        wanted = before + rng.choice([30, 60])
+        while process.poll() is None and newest(memup.folder / "run") < wanted:
+            pass
+        process.send_signal(number)
+        _, err = process.communicate()
+        assert process.returncode in (-signal.SIGKILL, 75), err
+        if number == signal.SIGTERM:
+            assert re.search(r"checkpoint saved at update \d+", err)
+            assert "memup train-memory" in err
+    done = memup(*TRAIN, "--scores", scores)
+    assert "resuming at update" in done.err
+    assert weights(memup.folder / "run") == expected
+    strip = re.compile(r'"(updates_per_second|data_wait_share)": [^,}]+')
+    resumed = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
+    assert strip.sub("", resumed) == strip.sub("", curve)
+    assert "up to date" in memup(*TRAIN, "--scores", scores).out
+
+
+def newest(run: Path) -> int:
+    return max([int(p.stem.split("-")[1]) for p in (run / "memory").glob("checkpoint-*.pt")], default=0)
+
+
+def test_scoring_continues_where_it_was_killed(memup):
+    memup("collect", "tmaze", "--length", 300000, "--episodes", 12, "--test-episodes", 2, "--run", "run")
+    memup("score", "--run", "run", "--updates", 200)
+    whole = files_of(memup.folder / "run" / "scores")
+    chunks = sorted((memup.folder / "run" / "scores/quantile/train/0000.zarr/score").glob("c.*"))
+    assert len(chunks) == 24
+    for chunk in chunks[5:]:
+        chunk.unlink()
+    kept = chunks[0].stat().st_mtime_ns
+    manifest = memup.folder / "run" / "manifest.json"
+    shutil.copy(memup.folder / "run" / "manifest.previous.json", manifest)
+    memup("score", "--run", "run", "--updates", 200)
+    assert files_of(memup.folder / "run" / "scores") == whole
+    assert chunks[0].stat().st_mtime_ns == kept, "what was scored is not scored again"
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_good_checkpoint(memup, maze):
+    bad = ["--lr", 1e30, "--clip", 1e30, "--checkpoint-every", 1]
+    failed = memup("train-memory", "--run", "run", *bad, code=65)
+    assert "no longer finite" in failed.err
+    assert "learning rate" in failed.err
+    assert "the last good checkpoint, of update 1, is kept" in failed.err
+    (kept,) = (maze / "memory").glob("checkpoint-*.pt")
+    assert all(torch.isfinite(w).all() for w in torch.load(kept, weights_only=True)["model"].values())
+    entry = memup("status", "--run", "run", "--json").json["stages"]["train-memory"]
+    assert entry["status"] == "failed"
+    assert "finite" in entry["problem"]
+
+
+def test_changed_data_make_later_stages_stale(memup, maze):
+    memup("train-memory", "--run", "run", "--updates", 5)
+    memup("score", "--run", "run", "--updates", 300, "--seed", 9, "--restart")
+    assert "stale" in memup("status", "--run", "run").out
+    refused = memup("evaluate", "memory", "--run", "run", code=3)
+    assert "scores changed" in refused.err
+    assert "scores changed" in memup("train-memory", "--run", "run", "--updates", 5, code=3).err
+    memup("train-memory", "--run", "run", "--updates", 5, "--restart")
+    memup("evaluate", "memory", "--run", "run")
+
+
+def test_other_options_are_refused_until_restart(memup, maze):
+    memup("train-memory", "--run", "run", "--updates", 5)
+    assert (
+        "hidden was 64 and is now 32"
+        in memup("train-memory", "--run", "run", "--updates", 5, "--hidden", 32, code=2).err
+    )
+    memup("train-memory", "--run", "run", "--updates", 5, "--hidden", 32, "--restart")
+
+
+def test_a_hostile_checkpoint_is_refused(memup, maze):
+    class Hostile:
+        def __reduce__(self):
+            return (Path.touch, (memup.folder / "pwned",))
+
+    memup(*TRAIN[:5], "--updates", 20)
+    record = json.loads((maze / "manifest.json").read_text())
+    assert record["stages"]["train-memory"]["status"] == "complete"
+    shutil.copy(maze / "manifest.previous.json", maze / "manifest.json")
+    buffer = io.BytesIO()
+    torch.save({"update": Hostile()}, buffer)
+    (maze / "memory" / checkpoint.file_name(10, buffer.getvalue())).write_bytes(buffer.getvalue())
+    refused = memup(*TRAIN[:5], "--updates", 20, code=77)
+    assert "not a weights-only file" in refused.err
+    assert not (memup.folder / "pwned").exists()
+
+
+def test_a_torn_checkpoint_falls_back_to_the_one_before(memup, maze):
+    process = memup.start(*TRAIN)
+    while process.poll() is None and newest(maze) < 90:
+        pass
+    process.kill()
+    process.communicate()
+    found = sorted((maze / "memory").glob("checkpoint-*.pt"))
+    assert len(found) >= 2
+    found[-1].write_bytes(found[-1].read_bytes()[:1000])
+    done = memup(*TRAIN)
+    assert f"resuming at update {int(found[-2].stem.split('-')[1])}" in done.err.replace(",", "")
+
+
+def test_two_trainings_of_one_run_do_not_mix(memup, maze):
+    process = memup.start(*TRAIN)
+    while process.poll() is None and newest(maze) < 30:
+        pass
+    process.send_signal(signal.SIGSTOP)
+    try:
+        assert f"process {process.pid}" in memup(*TRAIN, code=75).err
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+
+
+def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
+    memup("train-memory", "--run", "run", "--updates", 20)
+    whole = (maze / "memory/last.safetensors").read_bytes()
+    for broken in (whole[:-4], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:], b""):
+        (maze / "memory/last.safetensors").write_bytes(broken)
+        assert "memup train-memory --run run --restart" in memup("evaluate", "memory", "--run", "run", code=65).err
+        assert "memup train-memory --restart --run run" in memup("verify", "--run", "run", code=65).out
+    (maze / "memory/last.safetensors").write_bytes(whole)
+    scores = maze / "scores/quantile/train/0000.zarr/score/c.0"
+    scores.write_bytes(scores.read_bytes()[:-9])
+    refused = memup("train-memory", "--run", "run", "--updates", 20, "--restart", code=65)
+    assert "`memup score` with --restart" in refused.err
+    assert "memup score --run run" in memup("verify", "--run", "run", code=65).out
+    (place,) = memup("verify", "--run", "run", "--repair", "--json").json["quarantined"]
+    assert (maze / place / "score/c.0").exists()
+    memup("score", "--run", "run", "--updates", 600)
+    memup("verify", "--run", "run")
+    memup("train-memory", "--run", "run", "--updates", 20, "--restart")
+    memup("evaluate", "memory", "--run", "run")
+
+
+def test_a_killed_stage_is_not_called_running_and_its_hint_does_not_discard_it(memup, maze):
+    process = memup.start(*TRAIN, "--restart")
+    while process.poll() is None and newest(maze) < 30:
+        pass
+    assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "running"
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert "--restart" not in err
+    process = memup.start(*TRAIN)
+    while process.poll() is None and newest(maze) < 150:
+        pass
+    process.kill()
+    process.communicate()
+    assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
