@@ -122,10 +122,17 @@ def _somebody_writes(run: Path) -> bool:
     return any(o.host != socket.gethostname() or leases.is_alive(o) for o in owners if o)
 
 
+def stage_folder(stage: str) -> str:
+    """Where a stage keeps its result, and its owner's lease while it runs."""
+    name, _, agent = stage.partition("/")
+    known = {"score": "detector", "train-memory": "memory", "train-agent": f"agent/{agent}"}
+    return known.get(name, "evaluation")
+
+
 def refresh_stage(manifest: Manifest, stage: str) -> dict[str, Any]:
     """A later stage's entry; one whose attempt was killed could not say so itself."""
     entry = dict(manifest.stages[stage])
-    owner = leases.read(manifest.run / {"score": "detector", "train-memory": "memory"}.get(stage, "evaluation"))
+    owner = leases.read(manifest.run / stage_folder(stage))
     gone = owner is None or (owner.host == socket.gethostname() and not leases.is_alive(owner))
     if entry["status"] == "running" and gone:
         entry["status"] = "interrupted"

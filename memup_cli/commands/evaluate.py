@@ -1,11 +1,11 @@
-"""memup evaluate: memory error at the steps that matter, with intervals."""
+"""memup evaluate: memory error at the steps that matter, and how well an agent plays, with intervals."""
 
 from typing import Any
 
 import typer
 
 from .. import console
-from ..configs import EvaluateOptions, StageOptions
+from ..configs import EvaluateAgentOptions, EvaluateOptions, StageOptions
 from .options import command_function
 
 app = typer.Typer(help="Measure what was trained, on episodes it has not seen.", no_args_is_help=True)
@@ -71,6 +71,60 @@ memory = command_function(
 app.command("memory", help=HELP)(memory)
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps `memory` a sub-command while it is the only one."""
+AGENT_HELP = """Play complete episodes with a trained agent, greedily and as it was trained.
+
+Example: memup evaluate agent --run runs/tmaze-1000 --episodes 200"""
+
+
+def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
+    from stores.files import make_folder, to_json, write_durably
+
+    from ..agents.evaluation import evaluate, record_episode
+    from ..agents.stage import load_policy
+    from ..training.stages import digests, open_run, prepare_device, record, spec_of
+
+    device = prepare_device(stage.device, stage.threads)
+    manifest = open_run(stage.run)
+    spec = spec_of(manifest)
+    policy, config = load_policy(manifest, options.agent)
+    policy, agent = policy.to(device), config["agent"]
+    if stage.dry_run:
+        plan = {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
+        console.result(plan, stage.json_, lambda: f"Would evaluate the {agent} agent of {manifest.run}.")
+        return
+    found = evaluate(policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device)
+    data = {"run": str(manifest.run), "agent": agent, **found["greedy"], **found}
+    make_folder(manifest.run / "evaluation")
+    write_durably(manifest.run / "evaluation" / f"agent-{agent}.json", to_json(data))
+    kept = options.model_dump(mode="json", exclude={"record"})
+    inputs = digests(manifest, f"agent/{agent}")
+    record(manifest, f"evaluate/{agent}", "complete", config=kept, inputs=inputs, metrics=found["greedy"])
+    if options.record:
+        frames = record_episode(policy, manifest.task, spec, stage.seed, device, options.record)
+        console.note(f"wrote {frames:,} frames to {options.record}", stage.quiet)
+    console.result(data, stage.json_, lambda: _agent_table(data))
+
+
+def _agent_table(data: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=f"{data['run']}: {data['agent']}, {data['episodes']:,} episodes each", title_justify="left")
+    for column in ("actions", "success", "95% interval", "return", "95% interval", "length"):
+        table.add_column(column, justify="left" if column == "actions" else "right")
+    for way in ("greedy", "stochastic"):
+        row = data[way]
+        success = ["unknown", ""]
+        if row["success_rate"] is not None:
+            low, high = row["interval"]
+            success = [f"{row['success_rate']:.1%}", f"{low:.1%} to {high:.1%}"]
+        low, high = row["return_interval"]
+        table.add_row(
+            way, *success, f"{row['return_mean']:.4g}", f"{low:.4g} to {high:.4g}", f"{row['length_mean']:,.1f}"
+        )
+    return table
+
+
+agent = command_function(
+    "evaluate", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent, {"stage": "Every stage"}
+)
+app.command("agent", help=AGENT_HELP)(agent)

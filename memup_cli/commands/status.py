@@ -25,7 +25,7 @@ def status(run: RunOption = None, json: JsonOption = False) -> None:
 
     manifest = Manifest.load(find_run(run))
     stages: dict[str, dict[str, Any]] = {}
-    for name in (s for s in STAGES if s in manifest.stages):
+    for name in sorted(manifest.stages, key=lambda s: (STAGES.index(s.partition("/")[0]), s)):
         entry = refresh_collect(manifest) if name == "collect" else refresh_stage(manifest, name)
         stages[name] = {**entry, **entry.get("progress", {}), "stale": manifest.stale(name)}
     task = manifest.task

@@ -46,6 +46,9 @@ class GymTask:
 
     @cached_property
     def _env(self) -> Any:
+        return self._make()
+
+    def _make(self, render_mode: str | None = None) -> Any:
         import gymnasium
 
         if self.options.import_:
@@ -56,7 +59,7 @@ class GymTask:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
-                env = gymnasium.make(self.options.env_id, disable_env_checker=True)
+                env = gymnasium.make(self.options.env_id, disable_env_checker=True, render_mode=render_mode)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
             reason = str(error).rstrip(". ")
             raise UsageProblem(
@@ -108,6 +111,23 @@ class GymTask:
     def _limit(self) -> int:
         own = self._env.spec.max_episode_steps if self._env.spec else None
         return self.options.max_steps or own or DEFAULT_MAX_STEPS
+
+    def vector_environment(self, count: int, render_mode: str | None = None) -> Any:
+        from gymnasium.vector import AutoresetMode, SyncVectorEnv
+        from gymnasium.wrappers import TimeLimit
+
+        if render_mode and render_mode not in self._env.metadata.get("render_modes", []):
+            raise UsageProblem(f"{self.options.env_id} cannot be rendered as {render_mode}")
+        limit = self._limit
+        return SyncVectorEnv(
+            [lambda: TimeLimit(self._make(render_mode), limit)] * count, autoreset_mode=AutoresetMode.DISABLED
+        )
+
+    @property
+    def success_return(self) -> float | None:
+        """The return from which Gymnasium calls this environment solved, if it says one."""
+        threshold: float | None = self._env.spec.reward_threshold if self._env.spec else None
+        return threshold
 
     def episode(self, seed: int) -> Episode:
         try:

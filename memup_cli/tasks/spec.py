@@ -1,7 +1,8 @@
 """What a task tells the rest of memup about its episodes."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -50,7 +51,11 @@ class TaskOptions(BaseModel):
 
 
 class Task(Protocol):
-    """A source of episodes. Episode number i of a split is a pure function of its seed."""
+    """A source of episodes. Episode number i of a split is a pure function of its seed.
+
+    A task with an environment also has `vector_environment(count, render_mode)`: a Gymnasium VectorEnv with autoreset
+    disabled. It may have `success_return`: an episode with that return is a success if its info has no `is_success`.
+    """
 
     Options: ClassVar[type[TaskOptions]]
     summary: ClassVar[str]  # one line for the help
@@ -78,3 +83,10 @@ class Task(Protocol):
         """About how long episodes are; a pure function of the seed."""
 
     def episode(self, seed: int) -> Episode: ...
+
+
+@runtime_checkable
+class SideBySide(Protocol):
+    """A task that makes many episodes at a time faster than one after the other."""
+
+    def episodes(self, seeds: list[int]) -> Iterator[Episode]: ...

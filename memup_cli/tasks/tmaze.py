@@ -7,7 +7,7 @@ obs[1] value (2 ... D+1); they pay +4 or -3 at random. The junction (obs[1] = 1)
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field as Option
@@ -16,7 +16,11 @@ from pydantic import model_validator
 from stores.groups import Episode
 from stores.layout import Field
 
+from ..errors import UsageProblem
 from .spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
 
 RIGHT, WRONG = 4.0, -3.0
 LENGTH_SPREAD = 10  # LNR: length + 0..9
@@ -110,6 +114,15 @@ class TMaze:
 
     def typical_length(self, seed: int) -> int:
         return self.max_length
+
+    def vector_environment(self, count: int, render_mode: str | None = None) -> "VectorEnv[Any, Any, Any]":
+        from gymnasium.vector import AutoresetMode
+
+        if render_mode:
+            raise UsageProblem("T-Maze is numbers only: it cannot be rendered")
+        from .tmaze_env import TMazeVectorEnv
+
+        return TMazeVectorEnv(count, **self.options.model_dump(), autoreset_mode=AutoresetMode.DISABLED)
 
     def episode(self, seed: int) -> Episode:
         """What stepping the environment from this seed gives, with random_actions() as the policy."""

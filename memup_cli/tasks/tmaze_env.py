@@ -36,20 +36,21 @@ class TMazeEnv(gymnasium.Env[np.ndarray, Any]):
         super().reset(seed=seed)
         self._maze = draw_maze(self.np_random, self.options)
         self._events = {int(step): i for i, step in enumerate(self._maze.places)}
-        self._step = 0
+        self._step, self._success = 0, False
         return self._observe(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         event = self._events.get(self._step)
         reward = 0.0
         if event == 0:
-            reward = RIGHT if int(action) == right_action(self._maze.hint) else WRONG
+            self._success = int(action) == right_action(self._maze.hint)
+            reward = RIGHT if self._success else WRONG
         elif event is not None:
             reward = float(self._maze.payoffs[event])
         self._step += 1
         if self._step > self._maze.length:  # the walk is over: show the last place again
             self._step = self._maze.length
-            return self._observe(), reward, True, False, {}
+            return self._observe(), reward, True, False, {"is_success": self._success}
         return self._observe(), reward, False, False, {}
 
     def _observe(self) -> np.ndarray:
@@ -85,6 +86,7 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._payoffs = np.zeros((num_envs, points), np.float32)
         self._step = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, bool)
+        self._success = np.zeros(num_envs, bool)
         self._rows = np.arange(num_envs)
         self._rngs = [np.random.default_rng() for _ in range(num_envs)]
 
@@ -106,17 +108,19 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         if fresh.any():
             self._draw(np.flatnonzero(fresh))
         here = self._places == self._step[:, None]  # (N, D+1)
-        right = np.where(np.asarray(actions) == (self._hint > 0), RIGHT, WRONG)
-        rewards = np.where(here[:, 0], right, (here * self._payoffs)[:, 1:].sum(1))
+        right = np.asarray(actions) == (self._hint > 0)
+        self._success[here[:, 0]] = right[here[:, 0]]
+        rewards = np.where(here[:, 0], np.where(right, RIGHT, WRONG), (here * self._payoffs)[:, 1:].sum(1))
         rewards[fresh] = 0.0
         self._step += ~fresh
         done = self._step > self._length
         self._step[done] = self._length[done]
         self._over = done.copy()
         info: dict[str, Any] = {}
+        if done.any():
+            info = {"is_success": self._success & done, "_is_success": done.copy()}
         if self.autoreset_mode is AutoresetMode.SAME_STEP and done.any():
-            final = self._observe()
-            info = {"final_obs": final, "_final_obs": done.copy()}
+            info = {"final_obs": self._observe(), "_final_obs": done.copy(), "final_info": info}
             self._draw(np.flatnonzero(done))
         return self._observe(), rewards, done, np.zeros_like(done), info
 

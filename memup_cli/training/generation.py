@@ -17,7 +17,7 @@ from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
 from ..interrupts import StopFlag
-from ..tasks.spec import Task
+from ..tasks.spec import SideBySide, Task
 from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
@@ -42,8 +42,11 @@ def episode_seed(seed: int, split: str, index: int) -> int:
 
 
 def episodes_of(request: GroupRequest) -> Iterator[Episode]:
-    for index in range(request.first, request.stop):
-        yield request.task.episode(episode_seed(request.seed, request.split, index))
+    seeds = [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
+    if isinstance(request.task, SideBySide):
+        yield from request.task.episodes(seeds)
+    else:
+        yield from map(request.task.episode, seeds)
 
 
 def make_group(request: GroupRequest) -> EncodedGroup:
@@ -67,7 +70,9 @@ class GroupMaker:
         pool = ThreadPoolExecutor(workers) if task.vectorised else worker_processes(workers, stop)
         self._pool: AbstractContextManager[Executor] = pool
         self._free: list[GroupBuffer] = []
-        self.window = 2 * workers
+        self.window = (
+            workers + 1 if task.vectorised else 2 * workers
+        )  # a buffer is filled while each thread empties one
 
     def __enter__(self) -> "GroupMaker":
         self._executor = self._pool.__enter__()

@@ -32,6 +32,7 @@ from .stages import (
     require,
     spec_of,
     split_of,
+    weights_digest,
 )
 from .staging import Stager
 from .update import next_batch, optimiser_step, rollout_loss
@@ -56,20 +57,24 @@ class MemoryJob:
     device: torch.device
     restart: bool
     quiet: bool
+    initial: MemoryModel | None = None  # weights to go on from
 
     @property
     def config(self) -> dict[str, Any]:
         """What the result depends on; how often it is looked at and saved does not."""
         free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
-        return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed}
+        given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
+        return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
 
     @property
     def folder(self) -> Path:
         return self.manifest.run / "memory"
 
 
-def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: torch.device, **flags: bool) -> MemoryJob:
+def resolve(
+    run: Path | None, options: TrainMemoryOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
+) -> MemoryJob:
     """Check what the command needs: collected data, and scores if it uses them."""
     manifest = open_run(run)
     spec = spec_of(manifest)
@@ -92,7 +97,7 @@ def resolve(run: Path | None, options: TrainMemoryOptions, seed: int, device: to
         fit(split_of(manifest, "train"), options.batch, options.rollout, row_bytes, options.slab_memory << 20)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
-    return MemoryJob(manifest, spec, options, gamma, detector, seed, device, **flags)
+    return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
 
 
 def train_memory(job: MemoryJob) -> dict[str, Any]:
@@ -139,6 +144,8 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
     train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
     torch.manual_seed(job.seed)
     model = build_model(spec, job.config, int(train.lengths.max())).to(device)
+    if job.initial is not None:
+        model.load_state_dict(job.initial.state_dict())
     optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
     tables = TargetTables(options.batch, options.targets, spec)
     online = OnlineScores(model, job.seed, options) if options.select == "surprise" and not job.detector else None

@@ -22,7 +22,11 @@ from ..errors import StageMissing, UsageProblem
 from ..runs import attempt, find_run, now, quoted, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
-COMMANDS = {"collect": "memup collect", "score": "memup score", "train-memory": "memup train-memory"}
+
+def command_of(stage: str) -> str:
+    """What runs a stage; the agents of a run are stages of their own, train-agent/<agent>."""
+    name, _, agent = stage.partition("/")
+    return f"memup {name} --agent {agent}" if agent else f"memup {name}"
 
 
 def open_run(run: Path | None) -> Manifest:
@@ -42,7 +46,7 @@ def open_run(run: Path | None) -> Manifest:
 def require(manifest: Manifest, stage: str) -> dict[str, Any]:
     """The entry of an earlier stage; StageMissing unless it is complete and its inputs are unchanged."""
     entry = manifest.stages.get(stage, {})
-    command = f"{COMMANDS[stage]} --run {quoted(manifest.run)}"
+    command = f"{command_of(stage)} --run {quoted(manifest.run)}"
     if entry.get("status") != "complete":
         raise StageMissing(f"{manifest.run} has no complete {stage} stage; run `{command}` first")
     if stale := manifest.stale(stage):

@@ -31,7 +31,12 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
             f"{path} is missing, damaged or not what was trained. Run `memup train-memory --run {quoted(manifest.run)} "
             "--restart` to train it again."
         )
-    model = build_model(spec_of(manifest), described["config"], horizon=2)
+    return restore(spec_of(manifest), described["config"], data)
+
+
+def restore(spec: TaskSpec, config: dict[str, Any], data: bytes) -> MemoryModel:
+    """A memory from its options and its weights file."""
+    model = build_model(spec, config, horizon=2)
     model.load_state_dict(load(data))
     return model.eval()
 

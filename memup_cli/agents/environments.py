@@ -1,0 +1,111 @@
+"""The environments of a run's task, many side by side, in the number types that the store and the memory use."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import VectorEnv
+
+from ..errors import UsageProblem
+from ..tasks import load_task
+from ..tasks.spec import TaskSpec
+from ..training.targets import previous_action_field
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step of every environment led to."""
+
+    observation: np.ndarray  # (N, *row): of the next step, also where the episode has just ended
+    reward: np.ndarray  # (N,) float32
+    terminated: np.ndarray  # (N,) bool
+    truncated: np.ndarray
+    success: np.ndarray  # (N,) float32: 1 or 0 where an episode ended and the environment can tell, else nan
+
+
+class Arena:
+    """N environments stepped together. An environment whose episode has ended waits until restart()."""
+
+    def __init__(self, envs: VectorEnv[Any, Any, Any], spec: TaskSpec, threshold: float | None = None) -> None:
+        self.envs, self.count = envs, envs.num_envs
+        self.frames: list[np.ndarray] | None = None  # set to a list, it gets a picture of the first one a step
+        fields = {f.name: f for f in spec.fields}
+        self._dtype = fields["observation"].numpy
+        self._observation_start = getattr(envs.single_observation_space, "start", 0)
+        space = envs.single_action_space
+        assert isinstance(space, Box | Discrete)
+        self.actions: Box | Discrete = space
+        self._returns = np.zeros(self.count, np.float64)
+        self._threshold = threshold  # an episode with this return counts as a success
+        self._no_action = np.full(
+            (self.count, *previous_action_field(spec).shape),
+            spec.classes.get("action", 0),
+            previous_action_field(spec).numpy,
+        )
+
+    def no_action(self) -> np.ndarray:
+        """The previous action of an episode's first step: (N, ...)."""
+        return self._no_action.copy()
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        observation, _ = self.envs.reset(seed=list[int | None](seeds))  # type: ignore[arg-type]
+        self._returns[:] = 0
+        return self._store(observation)
+
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Begin a new episode in some environments (N,); the observations of all of them."""
+        observation, _ = self.envs.reset(options={"reset_mask": which})
+        self._returns[which] = 0
+        return self._store(observation)
+
+    def playable(self, actions: np.ndarray) -> np.ndarray:
+        """Actions as the environment takes them, within its bounds, in the store's terms."""
+        if isinstance(self.actions, Box):
+            return np.clip(actions, self.actions.low, self.actions.high).astype(self.actions.dtype)
+        return actions
+
+    def explore(self, actions: np.ndarray, epsilon: float, rng: np.random.Generator) -> None:
+        """Replace a share of the actions (N, ...), in place, by random ones."""
+        which = rng.random(self.count) < epsilon
+        if isinstance(self.actions, Discrete):
+            actions[which] = rng.integers(self.actions.n, size=self.count)[which]
+            return
+        low, high = (np.nan_to_num(edge, posinf=1.0, neginf=-1.0) for edge in (self.actions.low, self.actions.high))
+        actions[which] = rng.uniform(low, high, (self.count, *low.shape))[which]
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """Actions (N, ...) as playable() gives them."""
+        if self.frames is not None:
+            self.frames.append(np.asarray(self.envs.render()[0]))  # type: ignore[index]
+        if isinstance(self.actions, Discrete):
+            actions = actions + self.actions.start
+        observation, reward, terminated, truncated, info = self.envs.step(actions)
+        self._returns += reward
+        ended = terminated | truncated
+        success = np.full(self.count, np.nan, np.float32)
+        if ended.any():
+            if "is_success" in info:
+                told = ended & info.get("_is_success", ended)
+                success[told] = np.asarray(info["is_success"])[told]
+            elif self._threshold is not None:
+                success[ended] = self._returns[ended] >= self._threshold
+        return Outcome(self._store(observation), np.asarray(reward, np.float32), terminated, truncated, success)
+
+    def _store(self, observation: np.ndarray) -> np.ndarray:
+        return (observation - self._observation_start).astype(self._dtype)
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: str | None = None) -> Arena:
+    """The environments of a task as a manifest describes it."""
+    built = load_task(task["name"])(load_task(task["name"]).Options(**task["options"]))
+    make = getattr(built, "vector_environment", None)
+    if make is None:
+        raise UsageProblem(
+            f"the task {task['name']} is a data set without an environment, so no agent can act in it; agents are for "
+            "tasks such as tmaze and gym"
+        )
+    return Arena(make(count, render_mode), spec, getattr(built, "success_return", None))

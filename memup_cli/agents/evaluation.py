@@ -1,0 +1,89 @@
+"""How well an agent plays: return, success and length over complete episodes it has not seen, with intervals."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..tasks.spec import TaskSpec
+from .environments import open_arena
+from .playing import Player
+from .policies import Policy
+
+RESAMPLES = 2000
+WAYS = ("greedy", "stochastic")
+
+
+def evaluate(
+    policy: Policy,
+    config: dict[str, Any],
+    task: dict[str, Any],
+    spec: TaskSpec,
+    episodes: int,
+    envs: int,
+    seed: int,
+    device: torch.device,
+) -> dict[str, dict[str, Any]]:
+    """Play `episodes` greedily and as many as in training (stochastic)."""
+    found = {}
+    arena = open_arena(task, spec, min(envs, episodes))
+    player = Player(arena, policy, device, rollout=1 << 30)
+    for i, way in enumerate(WAYS):
+        epsilon = config.get("epsilon", 0.0) if way == "stochastic" else 0.0
+        columns: list[np.ndarray] = []
+        while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
+            drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
+            recording = player.play(drawn, greedy=way == "greedy", epsilon=epsilon)
+            assert recording is not None
+            columns.append(np.stack([recording.returns, recording.lengths, recording.successes], 1))
+        found[way] = _measure(np.concatenate(columns)[:episodes], seed)
+    arena.close()
+    return found
+
+
+def _measure(episodes: np.ndarray, seed: int) -> dict[str, Any]:
+    returns, lengths, successes = episodes.T
+    data: dict[str, Any] = {
+        "episodes": len(episodes),
+        "return_mean": float(returns.mean()),
+        "return_interval": _bootstrap(returns, seed),
+        "length_mean": float(lengths.mean()),
+        "length_interval": _bootstrap(lengths, seed),
+        "success_rate": None,
+        "interval": None,
+    }
+    known = successes[~np.isnan(successes)]
+    if len(known):
+        data |= {"success_rate": float(known.mean()), "interval": _wilson(known)}
+    return data
+
+
+def _bootstrap(values: np.ndarray, seed: int) -> list[float]:
+    """95% interval of a mean."""
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 22))))
+    means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
+    return [float(q) for q in np.quantile(means, [0.025, 0.975])]
+
+
+def _wilson(successes: np.ndarray) -> list[float]:
+    """95% interval of a share (Wilson 1927): honest also where all or none succeeded."""
+    count, share, z = len(successes), float(successes.mean()), 1.959964
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
+    return [max(0.0, float(middle - half)), min(1.0, float(middle + half))]
+
+
+def record_episode(
+    policy: Policy, task: dict[str, Any], spec: TaskSpec, seed: int, device: torch.device, path: Path
+) -> int:
+    """Play one greedy episode and write its pictures as a GIF; returns the number of frames."""
+    from PIL import Image
+
+    arena = open_arena(task, spec, 1, render_mode="rgb_array")
+    arena.frames = []
+    Player(arena, policy, device, rollout=1 << 30).play(seed, greedy=True)
+    arena.close()
+    frames = [Image.fromarray(frame) for frame in arena.frames]
+    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=50, loop=0)
+    return len(frames)

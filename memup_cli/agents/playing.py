@@ -1,0 +1,252 @@
+"""Playing complete episodes with a policy, and what is recorded of them.
+
+Memory states are not recorded: at 64 x 20,000 steps they would be far larger than everything else. The core's state is
+kept only where segments of `rollout` steps begin, so that the states within any segment can be computed again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from ..models.memory import State, reset
+from ..tasks.spec import PREVIOUS_ACTION
+from .environments import Arena
+from .policies import Policy
+
+OBSERVATION = "observation"
+SEEN = (OBSERVATION, PREVIOUS_ACTION)
+SWEEP_BYTES = 64 << 20  # of features computed at a time
+
+
+@dataclass
+class Recording:
+    """Complete episodes of N environments, time first. Row t * N + i is step t of environment i."""
+
+    arrays: dict[str, np.ndarray]  # (T, N, ...): observation, previous_action, action
+    reward: np.ndarray  # (T, N)
+    terminated: np.ndarray  # (T, N)
+    ended: np.ndarray  # (T, N): terminated or truncated
+    segments: np.ndarray  # (S, 3): first row, environment, steps; by environment, then time
+    states: State  # of the core at the start of each segment, parts (S, n)
+    final: dict[str, np.ndarray]  # (F, ...): what truncated episodes saw last, and the row before it
+    cut_states: State  # of the core at that row
+    returns: np.ndarray  # (E,) of the finished episodes, and below their lengths and successes (nan: unknown)
+    lengths: np.ndarray
+    successes: np.ndarray
+    begins: np.ndarray = field(init=False)  # (S,) bool: segments that begin an episode
+
+    def __post_init__(self) -> None:
+        rows = self.segments[:, 0]
+        before = rows - self.envs
+        ended = self.ended.reshape(-1)
+        self.begins = (before < 0) | ended[np.maximum(before, 0)]
+
+    @property
+    def envs(self) -> int:
+        return self.reward.shape[1]
+
+    @property
+    def steps(self) -> int:
+        return int(self.segments[:, 2].sum())
+
+    def rows(self, segments: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of some segments (S, width), and which of them exist; others repeat the last one."""
+        ahead = np.arange(width)
+        first, length = self.segments[segments, 0, None], self.segments[segments, 2, None]
+        return first + np.minimum(ahead, length - 1) * self.envs, ahead < length
+
+    def take(self, rows: np.ndarray, names: tuple[str, ...], device: torch.device) -> dict[str, torch.Tensor]:
+        flat = {name: self.arrays[name].reshape(-1, *self.arrays[name].shape[2:]) for name in names}
+        return {name: to_device(values[rows], device) for name, values in flat.items()}
+
+
+def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
+
+
+class Player:
+    """Plays a policy in an arena. What it does is a pure function of the weights and the seeds."""
+
+    def __init__(self, arena: Arena, policy: Policy, device: torch.device, rollout: int) -> None:
+        self.arena, self.policy, self.device, self.rollout = arena, policy, device, rollout
+
+    def play(
+        self,
+        seed: int,
+        *,
+        seeds: list[int] | None = None,
+        steps: int = 0,
+        episodes: int = 0,
+        greedy: bool = False,
+        epsilon: float = 0.0,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Recording | None:
+        """Complete episodes: at least one per environment, then until there are so many steps or episodes.
+
+        seeds: of the environments, if they are not to be drawn from `seed`. epsilon: how many actions are random.
+        None if stopped() became true; nothing is kept of unfinished episodes then.
+        """
+        arena, count = self.arena, self.arena.count
+        drawn = np.random.SeedSequence((seed, 17)).generate_state(count + 2)
+        generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
+        explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
+        observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.no_action()
+        state = self.policy.core.initial(count)
+        active, age = np.ones(count, bool), np.zeros(count, np.int64)
+        log = _Log(count)
+        while active.any():
+            if stopped():
+                return None
+            due = active & (age % self.rollout == 0)
+            if due.any():
+                log.start_segments(due, state, self.device)
+            action, state = self._act(observation, previous, state, generator, greedy)
+            if epsilon:
+                arena.explore(action, epsilon, explorer)
+            chosen = arena.playable(action)
+            outcome = arena.step(chosen)
+            ended = (outcome.terminated | outcome.truncated) & active
+            log.step(observation, previous, action, outcome.reward, outcome.terminated & active, ended, active.copy())
+            age += 1
+            observation, previous = outcome.observation, chosen.astype(previous.dtype)
+            if not ended.any():
+                continue
+            cut = ended & ~outcome.terminated
+            if cut.any():
+                log.cut(cut, observation, previous, state, self.device)
+            log.finish(ended, age, outcome.success)
+            enough = log.taken >= steps and log.finished >= episodes
+            active &= ~(ended & enough)
+            age[ended] = 0
+            fresh = to_device(ended, self.device)
+            observation, state = arena.restart(ended), reset(state, fresh)
+            previous[ended] = arena.no_action()[ended]
+        return log.recording()
+
+    def _act(
+        self,
+        observation: np.ndarray,
+        previous: np.ndarray,
+        state: State,
+        generator: torch.Generator,
+        greedy: bool,
+    ) -> tuple[np.ndarray, State]:
+        with torch.inference_mode():
+            arrays = {
+                OBSERVATION: to_device(observation, self.device).unsqueeze(1),
+                PREVIOUS_ACTION: to_device(previous, self.device).unsqueeze(1),
+            }
+            m, state = self.policy.remember(arrays, state)  # (N, 1, H)
+            features = self.policy.look(arrays, m).squeeze(1)
+            action = self.policy.choose(features, generator, greedy)
+            return action.cpu().numpy(), state
+
+
+class _Log:
+    """Grows by a step at a time; recording() lays it out."""
+
+    def __init__(self, count: int) -> None:
+        self._count, self._time = count, 0
+        self._steps: list[tuple[np.ndarray, ...]] = []
+        self._starts: list[np.ndarray] = []  # (k, 2): time, environment
+        self._states: list[State] = []
+        self._cuts: list[tuple[np.ndarray, ...]] = []
+        self._cut_states: list[State] = []
+        self._episodes: list[np.ndarray] = []  # (k, 3): return, length, success
+        self._returns = np.zeros(count)
+        self.taken = self.finished = 0
+
+    def start_segments(self, due: np.ndarray, state: State, device: torch.device) -> None:
+        which = np.flatnonzero(due)
+        self._starts.append(np.stack([np.full(len(which), self._time), which], 1))
+        rows = to_device(which, device)
+        self._states.append(state if len(which) == self._count else tuple(part[rows] for part in state))
+
+    def step(self, *values: np.ndarray) -> None:
+        self._steps.append(values)
+        reward, active = values[3], values[6]
+        self._returns += reward
+        self.taken += int(active.sum())
+        self._time += 1
+
+    def cut(
+        self, cut: np.ndarray, observation: np.ndarray, previous: np.ndarray, state: State, device: torch.device
+    ) -> None:
+        which = np.flatnonzero(cut)
+        rows = to_device(which, device)
+        self._cuts.append((observation[which], previous[which], (self._time - 1) * self._count + which))
+        self._cut_states.append(tuple(part[rows] for part in state))
+
+    def finish(self, ended: np.ndarray, age: np.ndarray, success: np.ndarray) -> None:
+        self._episodes.append(np.stack([self._returns[ended], age[ended], success[ended]], 1))
+        self._returns[ended] = 0
+        self.finished += int(ended.sum())
+
+    def recording(self) -> Recording:
+        columns = [np.stack(c) for c in zip(*self._steps, strict=True)]
+        self._steps.clear()
+        observation, previous, action, reward, terminated, ended, active = columns
+        starts = np.concatenate(self._starts)
+        order = np.lexsort((starts[:, 0], starts[:, 1]))  # by environment, then time
+        starts = starts[order]
+        taken = active.sum(0)  # the steps of an environment come first, then it waits
+        following = np.append(starts[1:, 0], 0)
+        last = np.append(starts[1:, 1] != starts[:-1, 1], True)
+        stop = np.where(last, taken[starts[:, 1]], following)
+        segments = np.stack([starts[:, 0] * self._count + starts[:, 1], starts[:, 1], stop - starts[:, 0]], 1)
+        episodes = np.concatenate(self._episodes)
+        final = {}
+        if self._cuts:
+            names = (OBSERVATION, PREVIOUS_ACTION, "row")
+            final = {name: np.concatenate(c) for name, c in zip(names, zip(*self._cuts, strict=True), strict=True)}
+        permuted = torch.from_numpy(order)
+        return Recording(
+            {OBSERVATION: observation, PREVIOUS_ACTION: previous, "action": action},
+            reward,
+            terminated,
+            ended,
+            segments,
+            tuple(torch.cat(parts)[permuted.to(parts[0].device)] for parts in zip(*self._states, strict=True)),
+            final,
+            tuple(torch.cat(parts) for parts in zip(*self._cut_states, strict=True)),
+            episodes[:, 0],
+            episodes[:, 1],
+            episodes[:, 2],
+        )
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Some segments of a recording, side by side."""
+
+    rows: np.ndarray  # (S, r)
+    exists: np.ndarray  # (S, r): a short segment repeats its last row
+    arrays: dict[str, torch.Tensor]  # (S, r, ...)
+    m: torch.Tensor  # (S, r, H)
+
+
+def sweep(
+    recording: Recording, policy: Policy, rollout: int, device: torch.device, only: np.ndarray | None = None
+) -> Iterator[Swept]:
+    """Compute the memory states again, a bounded number of segments at a time; `only` some of them (S,)."""
+    size = max(1, SWEEP_BYTES // (rollout * 8 * policy.features))
+    wanted = np.arange(len(recording.segments)) if only is None else np.flatnonzero(only)
+    for first in range(0, len(wanted), size):
+        segments = wanted[first : first + size]
+        rows, exists = recording.rows(segments, rollout)
+        arrays = recording.take(rows, (*SEEN, "action"), device)
+        which = torch.from_numpy(segments).to(device)
+        with torch.inference_mode():
+            m, _ = policy.remember(arrays, tuple(part[which] for part in recording.states))
+            yield Swept(rows, exists, arrays, m)
+
+
+def final_states(recording: Recording, policy: Policy, device: torch.device) -> torch.Tensor:
+    """Memory states (F, H) at what cut episodes saw last."""
+    arrays = {name: to_device(recording.final[name], device).unsqueeze(1) for name in SEEN}
+    with torch.inference_mode():
+        m, _ = policy.remember(arrays, recording.cut_states)
+        return m.squeeze(1)

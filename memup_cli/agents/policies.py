@@ -1,0 +1,137 @@
+"""Networks that act: an actor-critic and a quantile network, both on (observation, memory state).
+
+The state comes from a core, any cell of models/: the frozen memory of a run, or a recurrent core that is trained with
+the policy (the baselines).
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..models.encoders import FieldEncoder
+from ..models.memory import State
+from ..models.predictor import MemoryModel
+from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
+from ..tasks.spec import TaskSpec
+
+LOG_2PI = 1.8378770664093453
+
+
+def _head(inputs: int, hidden: int, outputs: int, scale: float) -> nn.Sequential:
+    """Two tanh layers and a linear one; a small last layer makes the first policy close to uniform."""
+    last = nn.Linear(hidden, outputs)
+    with torch.no_grad():
+        last.weight.mul_(scale)
+        last.bias.zero_()
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), last)
+
+
+class Body(nn.Module):
+    """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t)."""
+
+    def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
+        super().__init__()
+        self.frozen = memory is not None
+        self.inputs = memory.inputs if memory is not None else FieldEncoder(spec, spec.memory_input)
+        self.core = memory.memory if memory is not None else build_core(self.inputs.size, config)
+        if memory is not None:
+            self.inputs.requires_grad_(False)
+            self.core.requires_grad_(False)
+        self.observation = FieldEncoder(spec, ("observation",))
+        self.features = self.observation.size + self.core.size
+
+    def remember(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
+        """m_t along (B, r, ...): (B, r, H), and the state after."""
+        m, state = self.core(self.inputs(arrays), state)
+        return m, state
+
+    def look(self, arrays: dict[str, Tensor], m: Tensor) -> Tensor:
+        """Features (..., F) of observations (...) and memory states (..., H)."""
+        return torch.cat([self.observation(arrays), m], -1)
+
+    def own_state(self) -> dict[str, Tensor]:
+        """Weights that belong to the agent: a frozen memory stays where it was trained."""
+        skipped = ("inputs.", "core.") if self.frozen else ()
+        return {name: value for name, value in self.state_dict().items() if not name.startswith(skipped or "\0")}
+
+    def load_own(self, weights: dict[str, Tensor]) -> None:
+        missing = set(self.own_state()) ^ set(weights)
+        if missing:
+            raise KeyError(f"weights do not fit this agent: {', '.join(sorted(missing))}")
+        self.load_state_dict(weights, strict=False)
+
+
+def build_core(inputs: int, config: dict[str, Any]) -> LSTMCore | AMRLCore | GTrXLCore:
+    size = config["core_hidden"]
+    if config["agent"] == "ppo-lstm":
+        return LSTMCore(inputs, size)
+    if config["agent"] == "amrl":
+        return AMRLCore(inputs, size, config["aggregate"])
+    return GTrXLCore(inputs, size, layers=config["layers"], heads=config["heads"], span=config["span"])
+
+
+class ActorCritic(Body):
+    """A policy over classes or, for Box actions, a Gaussian; and a value."""
+
+    def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
+        super().__init__(spec, memory, config)
+        self.discrete = "action" in spec.classes
+        self._shape = next(f for f in spec.fields if f.name == "action").shape
+        outputs = spec.classes["action"] if self.discrete else torch.Size(self._shape).numel()
+        self.actor = _head(self.features, config["hidden"], outputs, scale=0.01)
+        self.critic = _head(self.features, config["hidden"], 1, scale=1.0)
+        self.log_std = nn.Parameter(torch.zeros(0 if self.discrete else outputs))
+
+    def choose(self, features: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """Actions (N,) or (N, *shape): the most likely ones, or a sample."""
+        out: Tensor = self.actor(features)
+        if self.discrete:
+            if not greedy:  # Gumbel-max
+                noise = torch.empty_like(out).exponential_(generator=generator)
+                out = out - noise.log()
+            return out.argmax(-1)
+        if not greedy:
+            noise = torch.empty_like(out).normal_(generator=generator)
+            out = out + self.log_std.exp() * noise
+        return out.view(-1, *self._shape)
+
+    def value(self, features: Tensor) -> Tensor:
+        value: Tensor = self.critic(features).squeeze(-1)
+        return value
+
+    def log_prob(self, features: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """log pi(a | o, m) and the entropy, both (...)."""
+        out: Tensor = self.actor(features)
+        if self.discrete:
+            log_p = out.log_softmax(-1)
+            return log_p.gather(-1, action.long().unsqueeze(-1)).squeeze(-1), -(log_p.exp() * log_p).sum(-1)
+        action = action.reshape(out.shape)
+        z = (action - out) * torch.exp(-self.log_std)
+        log_p = (-0.5 * z**2 - self.log_std - 0.5 * LOG_2PI).sum(-1)
+        return log_p, (self.log_std + 0.5 * (1 + LOG_2PI)).sum().expand_as(log_p)
+
+
+class QuantileNetwork(Body):
+    """Quantiles of the return of every action (QR-DQN, Dabney et al. 2018)."""
+
+    def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
+        super().__init__(spec, memory, config)
+        self.actions, self.quantiles = spec.classes["action"], config["quantiles"]
+        self.head = _head(self.features, config["hidden"], self.actions * self.quantiles, scale=0.1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(..., F) -> (..., actions, quantiles)."""
+        out: Tensor = self.head(features)
+        return out.unflatten(-1, (self.actions, self.quantiles))
+
+    def choose(self, features: Tensor, _: torch.Generator, greedy: bool) -> Tensor:
+        """The actions with the highest mean (N,); it explores only as the player is told to."""
+        return self(features).mean(-1).argmax(-1)
+
+
+Policy = ActorCritic | QuantileNetwork
+
+
+def build_policy(spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> Policy:
+    return (QuantileNetwork if config["agent"] == "qrdqn" else ActorCritic)(spec, memory, config)

@@ -1,0 +1,192 @@
+"""The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+
+from stores.errors import DamagedData
+from stores.files import make_folder, read_file, read_json, remove_tree, to_json, write_durably
+from stores.manifest import Manifest
+
+from ..configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
+from ..errors import BadInput, StageMissing, UsageProblem
+from ..interrupts import StopFlag
+from ..models.predictor import MemoryModel
+from ..runs import quoted
+from ..tasks.spec import TaskSpec
+from ..training import checkpoint
+from ..training.stages import continue_command, digests, is_up_to_date, open_run, owned, record, require, spec_of
+from ..training.weights import load_model
+from .environments import open_arena
+from .policies import Policy, build_policy
+from .training import AgentTraining, train
+
+BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
+PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
+OWN_OPTIONS = {
+    "ppo": {"checkpoint", "alternate"} | PPO_OPTIONS,
+    "qrdqn": {"checkpoint", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon", "explore"}
+    | {"target_rate"},
+    "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,
+    "amrl": {"rollout", "core_hidden", "aggregate"} | PPO_OPTIONS,
+    "gtrxl": {"rollout", "core_hidden", "span", "layers", "heads"} | PPO_OPTIONS,
+}
+
+
+@dataclass(frozen=True)
+class AgentJob:
+    """A fully resolved train-agent command."""
+
+    manifest: Manifest
+    spec: TaskSpec
+    options: TrainAgentOptions
+    seed: int
+    device: torch.device
+    restart: bool
+    quiet: bool
+
+    @property
+    def agent(self) -> str:
+        return self.options.agent
+
+    @property
+    def stage(self) -> str:
+        return f"train-agent/{self.agent}"
+
+    @property
+    def folder(self) -> Path:
+        return self.manifest.run / "agent" / self.agent
+
+    @property
+    def logs(self) -> Path:
+        return self.manifest.run / "logs" / f"train-agent-{self.agent}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the result depends on, defaults filled in."""
+        known = BOTH | OWN_OPTIONS[self.agent]
+        chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k in known}
+        chosen["lr"] = self.options.lr or (1e-3 if self.agent in MEMORY_AGENTS else 5e-4)
+        chosen["minibatch"] = self.options.minibatch or (512 if self.agent == "qrdqn" else 2048)
+        return {"agent": self.agent, **chosen, "seed": self.seed}
+
+    def training(self, memory: MemoryModel | None) -> AgentTraining:
+        return AgentTraining(
+            task=self.manifest.task,
+            spec=self.spec,
+            memory=memory,
+            config=self.config,
+            seed=self.seed,
+            device=self.device,
+            folder=self.folder,
+            logs=self.logs,
+            initial=None,
+            checkpoint_every=self.options.checkpoint_every,
+            buffer_memory=self.options.buffer_memory,
+            quiet=self.quiet,
+        )
+
+
+def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: torch.device, **flags: bool) -> AgentJob:
+    """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    open_arena(manifest.task, spec, 1).close()
+    if options.agent == "qrdqn" and "action" not in spec.classes:
+        raise UsageProblem(
+            f"--agent qrdqn chooses among numbered actions, but those of {manifest.task['name']} are continuous; use "
+            "--agent ppo"
+        )
+    if options.agent in MEMORY_AGENTS:
+        require(manifest, "train-memory")
+    return AgentJob(manifest, spec, options, seed, device, **flags)
+
+
+def train_agent(job: AgentJob) -> dict[str, Any]:
+    """Run the stage; returns the summary to print."""
+    from .alternation import alternate
+
+    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
+    if is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun):
+        return {"run": str(job.manifest.run), "outcome": "up to date", **job.manifest.stages[job.stage]["metrics"]}
+    stop = StopFlag()
+    with owned(job.folder, job.quiet) as still_ours, stop:
+        if job.restart or job.stage not in job.manifest.stages:
+            checkpoint.clear(job.folder)
+            remove_tree(job.manifest.run / "rounds" / job.agent)
+        progress = {"done": 0, "total": job.options.steps}
+        record(job.manifest, job.stage, "running", config=job.config, inputs=inputs, progress=progress, outputs={})
+        memory = load_model(job.manifest, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+        try:
+            policy, metrics = train(job.training(memory), stop, still_ours)
+            memory_path = "memory"
+            if job.options.alternate and not stop:
+                policy, metrics, memory_path = alternate(job, policy, metrics, stop, still_ours)
+        except BadInput as error:
+            record(job.manifest, job.stage, "failed", problem=str(error))
+            raise
+        progress["done"] = metrics["steps"]
+        if stop:
+            record(job.manifest, job.stage, "interrupted", progress=progress)
+            raise stop.error(f"checkpoint saved at {metrics['steps']:,} steps", continue_command())
+        digest = save_policy(job.folder, policy, job.config, memory_path)
+    output = {"path": f"agent/{job.agent}", "digest": digest}
+    record(
+        job.manifest,
+        job.stage,
+        "complete",
+        progress=progress,
+        metrics=metrics,
+        outputs={f"agent/{job.agent}": output},
+    )
+    return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}
+
+
+def save_policy(folder: Path, policy: Policy, config: dict[str, Any], memory: str) -> str:
+    """Weights as safetensors, and beside them what is needed to build the policy again; returns the digest."""
+    make_folder(folder)
+    data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
+    write_durably(folder / "policy.safetensors", data)
+    described = {"config": config} | ({"memory": memory} if policy.frozen else {})
+    write_durably(folder / "config.json", to_json(described))
+    return hashlib.sha256(data).hexdigest()
+
+
+def trained_agents(manifest: Manifest) -> list[str]:
+    return [a for a in AGENTS if manifest.stages.get(f"train-agent/{a}", {}).get("status") == "complete"]
+
+
+def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, dict[str, Any]]:
+    """A trained agent of a run, ready to act, and its config."""
+    if agent is None:
+        trained = trained_agents(manifest)
+        if len(trained) > 1:
+            raise UsageProblem(f"{manifest.run} has several agents; choose one with --agent: {', '.join(trained)}")
+        if not trained:
+            raise StageMissing(
+                f"{manifest.run} has no trained agent; run `memup train-agent --run {quoted(manifest.run)}` first"
+            )
+        agent = trained[0]
+    entry = require(manifest, f"train-agent/{agent}")
+    folder = manifest.run / "agent" / agent
+    path = folder / "policy.safetensors"
+    data = read_file(path) if path.exists() else b""
+    if hashlib.sha256(data).hexdigest() != entry["outputs"][f"agent/{agent}"]["digest"]:
+        raise DamagedData(
+            f"{path} is missing, damaged or not what was trained. Run `memup train-agent --agent {agent} --run "
+            f"{quoted(manifest.run)} --restart` to train it again."
+        )
+    described = read_json(folder / "config.json")
+    memory = None
+    if agent in MEMORY_AGENTS:
+        home = (manifest.run / described["memory"]).parent
+        owner = manifest if home == manifest.run else Manifest.load(home)
+        memory = load_model(owner, described["config"]["checkpoint"])
+    policy = build_policy(spec_of(manifest), memory, described["config"])
+    policy.load_own(load(data))
+    return policy.eval(), described["config"]

@@ -1,0 +1,165 @@
+"""Training one agent: play complete episodes, learn from them, and so on; resumable at every iteration."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from .. import console
+from ..errors import BadInput
+from ..interrupts import StopFlag
+from ..models.predictor import MemoryModel
+from ..tasks.spec import TaskSpec
+from ..training import checkpoint
+from ..training.metrics import Metrics
+from ..training.stages import note_resume
+from ..training.watch import peak_rss
+from .environments import open_arena
+from .playing import Player, Recording
+from .policies import Policy, QuantileNetwork, build_policy
+from .ppo import PPO
+from .qrdqn import QRDQN
+
+RECENT = 200  # training episodes that say how well it goes
+FROZEN_ROLLOUT = 128  # steps between two stored states of a frozen memory
+
+
+class Learner(Protocol):
+    """What learns from recordings. state() and load() are all a checkpoint needs."""
+
+    policy: Any
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load(self, state: dict[str, Any]) -> None: ...
+
+    def epsilon(self, share: float) -> float:
+        """How many actions are random when a share of the training lies behind."""
+
+    def learn(self, recording: Recording, seed: int, share: float) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class AgentTraining:
+    """All that training one agent depends on, and where its checkpoints and curves go."""
+
+    task: dict[str, Any]
+    spec: TaskSpec
+    memory: MemoryModel | None
+    config: dict[str, Any]
+    seed: int
+    device: torch.device
+    folder: Path
+    logs: Path
+    initial: dict[str, torch.Tensor] | None  # weights to go on from
+    checkpoint_every: float
+    buffer_memory: int
+    quiet: bool
+
+    @property
+    def rollout(self) -> int:
+        return FROZEN_ROLLOUT if self.memory is not None else int(self.config["rollout"])
+
+
+def build_learner(training: AgentTraining) -> Learner:
+    torch.manual_seed(training.seed)
+    memory = training.memory.to(training.device) if training.memory is not None else None
+    policy = build_policy(training.spec, memory, training.config).to(training.device)
+    if training.initial is not None:
+        policy.load_own(training.initial)
+    config = {**training.config, "rollout": training.rollout}
+    if isinstance(policy, QuantileNetwork):
+        return QRDQN(policy, training.spec, config, training.device)
+    return PPO(policy, config, training.device, training.buffer_memory << 20)
+
+
+def train(training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None]) -> tuple[Policy, dict[str, Any]]:
+    """Train until the steps are used up or the success is reached; if stopped, up to the last whole iteration."""
+    config = training.config
+    learner = build_learner(training)
+    iteration = steps = 0
+    recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)  # return, length, success
+    seconds = 0.0
+    if (saved := checkpoint.load_latest(training.folder, training.device)) is not None:
+        learner.load(saved["learner"])
+        iteration, steps, seconds = saved["iteration"], saved["steps"], saved["seconds"]
+        recent.extend(tuple(row) for row in saved["recent"].tolist())
+        note_resume("train-agent", f"{steps:,} steps", training.quiet)
+    arena = open_arena(training.task, training.spec, config["envs"])
+    player = Player(arena, learner.policy, training.device, training.rollout)
+    saved_at, last_saved, began, before = iteration, time.monotonic(), time.perf_counter(), steps
+
+    def save() -> None:
+        nonlocal saved_at, last_saved
+        still_ours()
+        content = {
+            "learner": learner.state(),
+            "iteration": iteration,
+            "steps": steps,
+            "seconds": seconds + time.perf_counter() - began,
+            "recent": torch.tensor(list(recent), dtype=torch.float64).view(-1, 3),
+        }
+        checkpoint.save(training.folder, iteration, content)
+        saved_at, last_saved = iteration, time.monotonic()
+
+    with (
+        Metrics(training.logs, iteration) as metrics,
+        console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
+    ):
+        while steps < config["steps"] and not reached(config, recent):
+            share = min(steps / config["steps"], 1.0)
+            seed = _iteration_seed(training.seed, iteration)
+            epsilon = learner.epsilon(share)
+            recording = player.play(seed, steps=config["iteration_steps"], epsilon=epsilon, stopped=lambda: bool(stop))
+            if recording is None:
+                break
+            found = learner.learn(recording, seed, share)
+            if not math.isfinite(found["loss"]):
+                raise BadInput(
+                    f"the agent's loss is no longer finite after {steps:,} steps; use a smaller --lr with --restart"
+                )
+            iteration += 1
+            steps += recording.steps
+            recent.extend(zip(recording.returns, recording.lengths, recording.successes, strict=True))
+            now = {**summarise(recording.returns, recording.lengths, recording.successes), **found}
+            metrics.write(iteration, steps=steps, **now)
+            bar.advance(recording.steps, _progress(recent))
+            if time.monotonic() - last_saved >= training.checkpoint_every:
+                save()
+        if saved_at != iteration:
+            save()
+    arena.close()
+    seconds += time.perf_counter() - began
+    done = {"steps": steps, "iterations": iteration, "seconds": seconds}
+    rate = {"steps_per_second": (steps - before) / max(time.perf_counter() - began, 1e-9), "peak_rss_bytes": peak_rss()}
+    return learner.policy, {**done, **summarise(*np.array(recent).reshape(-1, 3).T), **rate}
+
+
+def reached(config: dict[str, Any], recent: deque[tuple[float, float, float]]) -> bool:
+    """Whether --until-success holds over the last episodes."""
+    wanted = config["until_success"]
+    if wanted is None or len(recent) < RECENT:
+        return False
+    return bool(np.mean([success for _, _, success in recent]) >= wanted)
+
+
+def summarise(returns: np.ndarray, lengths: np.ndarray, successes: np.ndarray) -> dict[str, float]:
+    known = successes[~np.isnan(successes)]
+    found = {"return_mean": float(np.mean(returns)), "length_mean": float(np.mean(lengths))} if len(returns) else {}
+    return found | ({"success_rate": float(known.mean())} if len(known) else {})
+
+
+def _progress(recent: deque[tuple[float, float, float]]) -> str:
+    found = summarise(*np.array(recent).T)
+    success = f", success {found['success_rate']:.0%}" if "success_rate" in found else ""
+    return f"return {found['return_mean']:.3g}{success}"
+
+
+def _iteration_seed(seed: int, iteration: int) -> int:
+    return int(np.random.SeedSequence((seed, 20, iteration)).generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,55 @@
+"""memup train-agent: freeze the memory, train an agent on (observation, memory state); or a baseline without it."""
+
+from typing import Any
+
+from .. import console
+from ..configs import StageOptions, TrainAgentOptions
+from .options import command_function
+
+HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
+
+It can be stopped at any time; the same command again continues from the last checkpoint. A run can have several
+agents, one of each kind.
+
+Example: memup train-agent --agent ppo --until-success 0.99"""
+
+
+def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
+    from ..agents.stage import resolve, train_agent
+    from ..training.stages import prepare_device
+
+    device = prepare_device(stage.device, stage.threads)
+    job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
+    if stage.dry_run:
+        data = {"run": str(job.manifest.run), "config": job.config}
+        text = (
+            f"Would train a {job.agent} agent in {job.manifest.run} for {options.steps:,} steps. Nothing was written."
+        )
+        console.result(data, stage.json_, lambda: text)
+        return
+    summary = train_agent(job)
+    console.result(summary, stage.json_, lambda: _text(summary, options.agent))
+
+
+def _text(summary: dict[str, Any], agent: str) -> str:
+    from ..runs import quoted
+
+    run = summary["run"]
+    if summary["outcome"] == "up to date":
+        return f"{run}: up to date"
+    success = f", success {summary['success_rate']:.1%}" if "success_rate" in summary else ""
+    return "\n".join(
+        [
+            f"{run}: {agent} played {summary['steps']:,} steps in {console.human_time(summary['seconds'])} "
+            f"({summary['steps_per_second']:,.0f} steps/s)",
+            f"Last training episodes: return {summary['return_mean']:.4g}{success}, "
+            f"length {summary['length_mean']:,.1f}",
+            f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most",
+            f"Next: memup evaluate agent --agent {agent} --run {quoted(run)}",
+        ]
+    )
+
+
+train_agent = command_function(
+    "train-agent", {"options": TrainAgentOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}
+)
