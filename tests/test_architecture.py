@@ -9,8 +9,16 @@ from tests.cli import COMMAND, environment
 
 ROOT = Path(__file__).parent.parent
 # Each layer may import itself and those after it.
-LAYERS = ["memup_cli.commands", "memup_cli.training", "memup_cli.models", "memup_cli.tasks", "memup_cli", "stores"]
-TOP = {"memup_cli.app", "memup_cli.__main__", "memup_cli.envs"}  # these see everything
+LAYERS = [
+    "memup_cli.commands",
+    "memup_cli.agents",
+    "memup_cli.training",
+    "memup_cli.models",
+    "memup_cli.tasks",
+    "memup_cli",
+    "stores",
+]
+TOP = {"memup_cli", "memup_cli.app", "memup_cli.__main__", "memup_cli.envs"}  # these see everything
 
 
 def modules() -> dict[str, ast.Module]:

@@ -108,22 +108,23 @@ class Player:
                 arena.explore(action, epsilon, explorer)
             chosen = arena.playable(action)
             outcome = arena.step(chosen)
-            ended = (outcome.terminated | outcome.truncated) & active
+            over = outcome.terminated | outcome.truncated  # also in environments that only wait for the others
+            ended = over & active
             log.step(observation, previous, action, outcome.reward, outcome.terminated & active, ended, active.copy())
             age += 1
             observation, previous = outcome.observation, chosen.astype(previous.dtype)
-            if not ended.any():
+            if not over.any():
                 continue
             cut = ended & ~outcome.terminated
             if cut.any():
                 log.cut(cut, observation, previous, state, self.device)
-            log.finish(ended, age, outcome.success)
+            if ended.any():
+                log.finish(ended, age, outcome.success)
             enough = log.taken >= steps and log.finished >= episodes
             active &= ~(ended & enough)
-            age[ended] = 0
-            fresh = to_device(ended, self.device)
-            observation, state = arena.restart(ended), reset(state, fresh)
-            previous[ended] = arena.no_action()[ended]
+            age[over] = 0
+            observation, state = arena.restart(over), reset(state, to_device(over, self.device))
+            previous[over] = arena.no_action()[over]
         return log.recording()
 
     def _act(

@@ -112,6 +112,8 @@ class QRDQN:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 19))))
         updates = max(1, round(recording.steps * config["replay_ratio"] / config["minibatch"]))
         updates = min(updates, config["updates_at_most"])
+        for group in self.optimiser.param_groups:
+            group["lr"] = config["lr"] * (1 - 0.8 * share)
         total = torch.zeros((), device=self._device)
         for first in range(0, updates, REDRAW_EVERY):
             batches = min(REDRAW_EVERY, updates - first)

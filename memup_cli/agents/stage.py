@@ -70,7 +70,6 @@ class AgentJob:
         """What the result depends on, defaults filled in."""
         known = BOTH | OWN_OPTIONS[self.agent]
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k in known}
-        chosen["lr"] = self.options.lr or (1e-3 if self.agent in MEMORY_AGENTS else 5e-4)
         chosen["minibatch"] = self.options.minibatch or (512 if self.agent == "qrdqn" else 2048)
         return {"agent": self.agent, **chosen, "seed": self.seed}
 

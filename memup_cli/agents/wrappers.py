@@ -76,7 +76,7 @@ class Memory:
             arrays = {OBSERVATION: seen, PREVIOUS_ACTION: before}
             steps = {name: torch.from_numpy(values).to(self.device).unsqueeze(1) for name, values in arrays.items()}
             m, state = self._model.rollout(steps, state)  # (N, 1, size)
-            return m.squeeze(1).cpu().numpy(), state
+            return m.squeeze(1).cpu().numpy().copy(), state  # on a CPU, m and the state may share their numbers
 
     def encode(self, observation: np.ndarray) -> np.ndarray:
         """Observations (N, ...) as flat floats (N, F): class numbers one-hot, as the memory reads them."""
@@ -85,10 +85,7 @@ class Memory:
             return self._encoder({OBSERVATION: seen}).numpy()
 
 
-class MemoryWrapper(
-    gymnasium.Wrapper[np.ndarray, Any, Any, Any],
-    RecordConstructorArgs,
-):
+class MemoryWrapper(gymnasium.Wrapper[np.ndarray, Any, Any, Any], RecordConstructorArgs):
     """One environment whose observations become [observation, m_t]: flat float32, classes one-hot."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], memory: Memory) -> None:
@@ -150,12 +147,9 @@ class MemoryVectorWrapper(VectorWrapper[np.ndarray, np.ndarray, Any, Any, np.nda
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(actions)
-        begun = self._ended  # NEXT_STEP: where the step before ended an episode, this one has begun another
-        self._ended = terminated | truncated
-        if self._mode is AutoresetMode.SAME_STEP:
-            begun = self._ended
-        elif self._mode is AutoresetMode.DISABLED:
-            begun = np.zeros(self.num_envs, bool)
+        before, self._ended = self._ended, terminated | truncated
+        # NEXT_STEP: where the step before ended an episode. DISABLED: nowhere, reset() has seen to those.
+        begun = self._ended if self._mode is AutoresetMode.SAME_STEP else before
         seen = _stored(observation, self.env.single_observation_space)
         previous = _stored(actions, self.env.single_action_space)
         state, last = self._state, np.flatnonzero(self._ended & ("final_obs" in info))
@@ -171,7 +165,8 @@ class MemoryVectorWrapper(VectorWrapper[np.ndarray, np.ndarray, Any, Any, np.nda
         count = self.num_envs
         if len(last):
             kept = np.full(count, None, object)  # the form of Gymnasium's own: None where no episode ended
-            kept[last] = list(joined[count:])
+            for i, row in zip(last, joined[count:], strict=True):
+                kept[i] = row
             info = {**info, "final_obs": kept}
         self._state, self._m = tuple(part[:count] for part in state), m[:count]
         return joined[:count], reward, terminated, truncated, info

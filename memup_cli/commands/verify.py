@@ -64,9 +64,7 @@ def verify(
             }
             for d in damages + scores + weights
         ],
-        "remake": [
-            f"memup {stage}" for stage, found in (("score", scores), ("train-memory --restart", weights)) if found
-        ],
+        "remake": _remake([*scores, *weights], manifest),
         "quarantined": [str(place.relative_to(manifest.run)) for place in places],
         "checked": {
             "shards": len(shards),
@@ -98,12 +96,27 @@ def _check_weights(manifest: "Manifest") -> list["Damage"]:
     from stores.files import read_file
     from stores.integrity import Damage
 
+    wanted = manifest.stages.get("train-memory", {}).get("weights", {}).items()
+    files = [(manifest.run / "memory" / f"{which}.safetensors", digest) for which, digest in wanted]
+    for stage, entry in manifest.stages.items():
+        if stage.startswith("train-agent/"):
+            outputs = entry.get("outputs", {}).values()
+            files += [(manifest.run / o["path"] / "policy.safetensors", o["digest"]) for o in outputs]
     found = []
-    for which, digest in manifest.stages.get("train-memory", {}).get("weights", {}).items():
-        path = manifest.run / "memory" / f"{which}.safetensors"
+    for path, digest in files:
         if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
             found.append(Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained"))
     return found
+
+
+def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
+    """The commands that make what is damaged again."""
+    commands = []
+    for damage in damages:
+        part, *rest = damage.shard.relative_to(manifest.run).parts
+        again = {"scores": "memup score", "memory": "memup train-memory --restart"}
+        commands.append(again.get(part) or f"memup train-agent --agent {rest[0]} --restart")
+    return list(dict.fromkeys(commands))
 
 
 def _text(data: dict[str, Any], run: str) -> str:
@@ -120,7 +133,7 @@ def _text(data: dict[str, Any], run: str) -> str:
         lines.append(f"  {damage['path']}: {place}{damage['problem']}")
     if data["quarantined"]:
         lines.append(f"Set aside: {', '.join(data['quarantined'])}")
-    elif any(not damage["path"].startswith("memory/") for damage in data["damaged"]):
+    elif any(damage["path"].startswith(("trajectories/", "scores/")) for damage in data["damaged"]):
         lines.append(f"To set the damaged parts aside: memup verify --run {quoted(run)} --repair")
     shards = sorted({shard["shard"] for shard in data["missing"]})
     if shards:

@@ -35,7 +35,7 @@ class FieldEncoder(nn.Module):
             values = arrays[name]
             if name in self.classes:
                 numbers = getattr(self, f"numbers_{name}")
-                parts.append((values.unsqueeze(-1) == numbers).float())  # (..., classes)
+                parts.append((values.long().unsqueeze(-1) == numbers).float())  # (..., classes)
             else:
                 values = values.float()
                 rank = self.ranks[name]

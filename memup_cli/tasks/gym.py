@@ -56,10 +56,13 @@ class GymTask:
                 importlib.import_module(self.options.import_)
             except Exception as error:  # the module is the user's: it may raise anything
                 raise UsageProblem(f"--import {self.options.import_} failed: {error!r}") from error
+        rendering: dict[str, Any] = (
+            {"render_mode": render_mode} if render_mode else {}
+        )  # not every environment takes it
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
-                env = gymnasium.make(self.options.env_id, disable_env_checker=True, render_mode=render_mode)
+                env = gymnasium.make(self.options.env_id, disable_env_checker=True, **rendering)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
             reason = str(error).rstrip(". ")
             raise UsageProblem(

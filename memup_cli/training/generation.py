@@ -4,7 +4,7 @@ import hashlib
 import math
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -70,6 +70,7 @@ class GroupMaker:
         pool = ThreadPoolExecutor(workers) if task.vectorised else worker_processes(workers, stop)
         self._pool: AbstractContextManager[Executor] = pool
         self._free: list[GroupBuffer] = []
+        self._made: Counter[Layout] = Counter()
         self.window = (
             workers + 1 if task.vectorised else 2 * workers
         )  # a buffer is filled while each thread empties one
@@ -90,8 +91,10 @@ class GroupMaker:
         return self._executor.submit(self._encode, buffer)
 
     def _take(self, layout: Layout) -> GroupBuffer:
+        """A buffer, new ones first: how much memory it takes in all does not hang on which thread was quicker."""
         fitting = [buffer for buffer in self._free if buffer.layout == layout]
-        if not fitting:
+        if self._made[layout] < self.window or not fitting:
+            self._made[layout] += 1
             return GroupBuffer(layout)
         self._free.remove(fitting[0])
         return fitting[0]

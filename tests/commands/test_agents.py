@@ -1,0 +1,196 @@
+"""train-agent and evaluate agent through the command line, on mazes small enough for a test."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from memup_cli.agents.stage import load_policy
+from stores.manifest import Manifest
+from tests.cli import COLLECT_MAZE, Memup
+
+TRAIN = ["train-agent", "--run", "run", "--steps", 40_000, "--iteration-steps", 3000, "--envs", 16]
+
+
+@pytest.fixture(scope="session")
+def remembered(tmp_path_factory, scored) -> Path:
+    """A T-Maze-40 with a memory that solves it, to be copied."""
+    memup = Memup(tmp_path_factory.mktemp("remembered"))
+    shutil.copytree(scored, memup.folder / "run")
+    memup("train-memory", "--run", "run", "--rollout", 10, "--updates", 3000, "--until-rmse", 0.1)
+    return memup.folder / "run"
+
+
+@pytest.fixture
+def run(memup, remembered) -> Path:
+    shutil.copytree(remembered, memup.folder / "run")
+    return memup.folder / "run"
+
+
+@pytest.mark.parametrize("agent", ["ppo", "qrdqn"])
+def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
+    options = ["--agent", agent, "--steps", 400_000, "--until-success", 0.95, "--envs", 32]
+    trained = memup("train-agent", "--run", "run", *options, "--json").json
+    assert trained["steps_per_second"] > 0
+    found = memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json
+    assert found["agent"] == agent
+    assert found["success_rate"] > 0.95
+    assert found["interval"][0] < found["success_rate"] <= found["interval"][1]
+    assert found["stochastic"]["success_rate"] > 0.85
+    assert 41 <= found["length_mean"] <= 50
+    assert found["return_mean"] == pytest.approx(7 * found["success_rate"] - 3)
+    curve = [json.loads(x) for x in (run / f"logs/train-agent-{agent}/metrics.jsonl").read_text().splitlines()]
+    assert curve[-1]["steps"] == trained["steps"]
+    assert "up to date" in memup("train-agent", "--run", "run", *options).out
+    policy, config = load_policy(Manifest.load(run), agent)
+    assert config["agent"] == agent
+    assert not any(name.startswith("core.") for name in policy.own_state())
+
+
+@pytest.mark.parametrize("agent", ["ppo-lstm", "amrl", "gtrxl"])
+def test_baselines_need_no_memory_and_learn_a_short_maze(memup, agent):
+    memup("collect", "tmaze", "--length", 3, "--mode", "LN", "--episodes", 4, "--test-episodes", 1, "--run", "run")
+    small = ["--rollout", 4, "--span", 8, "--core-hidden", 32, "--iteration-steps", 2048, "--minibatch", 512]
+    enough = ["--steps", 120_000, "--until-success", 0.97, "--envs", 32]
+    memup("train-agent", "--run", "run", "--agent", agent, *small, *enough)
+    found = memup("evaluate", "agent", "--run", "run", "--episodes", 200, "--json").json
+    assert found["success_rate"] > 0.95
+
+
+def policy_file(run: Path, agent: str) -> bytes:
+    return (run / "agent" / agent / "policy.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("agent", ["ppo", "qrdqn", "ppo-lstm"])
+def test_an_interrupted_agent_ends_with_the_same_weights(memup, remembered, agent):
+    options = [*TRAIN, "--agent", agent, "--checkpoint-every", 0, "--rollout", 16]
+    shutil.copytree(remembered, memup.folder / "run")
+    memup(*options)
+    expected = policy_file(memup.folder / "run", agent)
+    shutil.rmtree(memup.folder / "run")
+    shutil.copytree(remembered, memup.folder / "run")
+    folder = memup.folder / "run" / "agent" / agent
+    for signal_number in (signal.SIGKILL, signal.SIGTERM):
+        before = len(list(folder.glob("checkpoint-*"))) and max(folder.glob("checkpoint-*")).name
+        process = memup.start(*options)
+        while process.poll() is None and (max(folder.glob("checkpoint-*"), default=Path(" ")).name) <= (before or " "):
+            pass
+        process.send_signal(signal_number)
+        process.communicate()
+        if signal_number == signal.SIGTERM and process.returncode:
+            assert process.returncode == 75
+    memup(*options)
+    assert policy_file(memup.folder / "run", agent) == expected
+
+
+def test_stages_ask_for_what_they_need(memup, run):
+    assert "memup train-agent --run run" in memup("evaluate", "agent", "--run", "run", code=3).err
+    memup(*COLLECT_MAZE[:-1], "bare")
+    assert "memup train-memory --run bare" in memup("train-agent", "--run", "bare", code=3).err
+    memup("train-agent", "--run", "bare", "--agent", "amrl", "--steps", 1000, "--envs", 4, "--iteration-steps", 100)
+    memup("collect", "copy", "--episodes", 10, "--test-episodes", 2, "--run", "copy")
+    assert "without an environment" in memup("train-agent", "--run", "copy", "--agent", "amrl", code=2).err
+    memup("collect", "gym", "--env-id", "Pendulum-v1", "--episodes", 2, "--test-episodes", 1, "--run", "swing")
+    assert "continuous" in memup("train-agent", "--run", "swing", "--agent", "qrdqn", code=2).err
+    assert "does not divide" in memup("train-agent", "--run", "run", "--agent", "gtrxl", "--heads", 3, code=2).err
+
+
+def test_a_changed_memory_makes_the_agent_stale(memup, run):
+    memup(*TRAIN, "--steps", 3000)
+    memup("train-memory", "--run", "run", "--updates", 20, "--restart")
+    refused = memup("evaluate", "agent", "--run", "run", code=3)
+    assert "memup train-agent --agent ppo --run run --restart" in refused.err
+    assert "memory changed" in memup(*TRAIN, "--steps", 3000, code=3).err
+    memup(*TRAIN, "--steps", 3000, "--restart")
+    memup("evaluate", "agent", "--run", "run", "--episodes", 10)
+
+
+def test_several_agents_live_side_by_side(memup, run):
+    memup(*TRAIN, "--steps", 3000)
+    memup(*TRAIN, "--steps", 3000, "--agent", "ppo-lstm")
+    assert "--agent: ppo, ppo-lstm" in memup("evaluate", "agent", "--run", "run", code=2).err
+    found = memup("evaluate", "agent", "--run", "run", "--agent", "ppo-lstm", "--episodes", 20)
+    assert "ppo-lstm" in found.out
+    stages = memup("status", "--run", "run", "--json").json["stages"]
+    assert {"train-agent/ppo", "train-agent/ppo-lstm", "evaluate/ppo-lstm"} <= set(stages)
+
+
+def test_memory_states_beyond_the_budget_are_computed_again(memup, run):
+    """The same training with room for all memory states and with room for hardly any."""
+    found = []
+    for budget in (256, 1):
+        options = ["--sample", 500, "--epochs", 1, "--buffer-memory", budget, "--envs", 128, "--restart"]
+        memup(*TRAIN, "--steps", 20_000, *options)
+        found.append(policy_file(run, "ppo"))
+    assert found[0] == found[1]
+
+
+def test_damaged_weights_are_named(memup, run):
+    memup(*TRAIN, "--steps", 3000)
+    (run / "agent/ppo/policy.safetensors").write_bytes(b"no")
+    assert "memup train-agent --agent ppo" in memup("evaluate", "agent", "--run", "run", code=65).err
+    assert "agent/ppo" in memup("verify", "--run", "run", code=65).out
+
+
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Taxi-v4"])
+def test_any_gymnasium_environment_works(memup, env_id):
+    memup(
+        "collect", "gym", "--env-id", env_id, "--max-steps", 30, "--episodes", 20, "--test-episodes", 5, "--run", "run"
+    )
+    memup("score", "--run", "run", "--updates", 50)
+    memup("train-memory", "--run", "run", "--updates", 20, "--batch", 8, "--rollout", 5)
+    small = ["--steps", 1500, "--envs", 4, "--iteration-steps", 300, "--minibatch", 64]
+    memup("train-agent", "--run", "run", *small)
+    found = memup("evaluate", "agent", "--run", "run", "--episodes", 8, "--json").json
+    assert np.isfinite(found["return_mean"])
+    if env_id == "Taxi-v4":
+        memup("train-agent", "--run", "run", "--agent", "qrdqn", *small)
+        assert 0 <= memup("evaluate", "agent", "--agent", "qrdqn", "--run", "run", "--json").json["success_rate"] <= 1
+
+
+def test_an_episode_can_be_recorded(memup):
+    memup("collect", "gym", "--env-id", "CartPole-v1", "--episodes", 3, "--test-episodes", 1, "--run", "run")
+    memup("train-agent", "--run", "run", "--agent", "ppo-lstm", "--steps", 500, "--envs", 4, "--iteration-steps", 200)
+    memup("evaluate", "agent", "--run", "run", "--episodes", 5, "--record", "film.gif")
+    with Image.open(memup.folder / "film.gif") as film:
+        assert film.n_frames > 5
+        assert film.size == (600, 400)
+
+
+def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
+    options = [*TRAIN, "--steps", 60_000, "--until-success", 0.95, "--alternate", 2, "--checkpoint-every", 0]
+    phases = ["collect", "score", "train-memory", "train-agent"]
+    seen = []
+    for wanted in phases:  # killed once in every phase of the first round
+        process = memup.start(*options)
+        while process.poll() is None and phase(run) != wanted:
+            pass
+        process.kill()
+        process.communicate()
+        seen.append(phase(run))
+    assert seen == phases
+    memup(*options)
+    stage = memup("status", "--run", "run", "--json").json["stages"]["train-agent/ppo"]
+    assert [entry["phase"] for entry in stage["rounds"]] == ["complete", "complete"]
+    assert memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json["success_rate"] > 0.95
+    assert (
+        memup("status", "--run", "run/rounds/ppo/02", "--json").json["stages"]["train-memory"]["status"] == "complete"
+    )
+
+
+def phase(run: Path) -> str:
+    """Phase of the first round, as the manifest has it now."""
+    entry = Manifest.load(run).stages.get("train-agent/ppo", {})
+    rounds = entry.get("rounds", [])
+    return rounds[0]["phase"] if len(rounds) == 1 else ""
+
+
+@pytest.mark.gpu
+def test_agents_train_on_cuda(memup, run):
+    memup(*TRAIN, "--device", "cuda", "--until-success", 0.95)
+    assert torch.cuda.is_available()
