@@ -144,14 +144,19 @@ class TrainAgentOptions(BaseModel):
     gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
     hidden: int = Field(64, ge=1, le=16_384, description="Units of the policy's layers.")
-    minibatch: int | None = Field(None, ge=1, description="Steps per update (default: 2048, qrdqn 512).")
+    minibatch: int | None = Field(
+        None, ge=1, description="Steps per update (default: 512 on a memory, 2048 for baselines)."
+    )
     max_grad: float = Field(0.5, gt=0, description="Largest norm of the gradient.")
     gae: float = Field(0.95, ge=0, le=1, description="PPO: lambda of the advantage estimates.")
     clip: float = Field(0.2, gt=0, lt=1, description="PPO: how far the policy may move in an iteration.")
     epochs: int = Field(4, ge=1, description="PPO: passes over an iteration's steps.")
     entropy: float = Field(0.01, ge=0, description="PPO: weight of the entropy bonus.")
-    sample: int = Field(
-        32_768, ge=1, description="PPO: steps of an iteration to train on; of more, those with large advantages first."
+    sample: int | None = Field(
+        None,
+        ge=1,
+        description="PPO: steps of an iteration to train on; of more, those with large advantages are drawn more often "
+        "(default: 8192 on a memory, 32768 for baselines).",
     )
     buffer_memory: int = Field(256, ge=1, description="MB of memory states kept in RAM; beyond, they are recomputed.")
     rollout: int = Field(128, ge=1, le=1_000_000, description="Baselines: steps that gradients flow through.")
@@ -164,7 +169,7 @@ class TrainAgentOptions(BaseModel):
     replay: int = Field(500_000, ge=1000, description="qrdqn: steps in the replay memory.")
     replay_ratio: float = Field(1.0, gt=0, description="qrdqn: steps replayed per step played.")
     updates_at_most: int = Field(200, ge=1, description="qrdqn: updates per iteration, at most.")
-    epsilon: float = Field(0.05, ge=0, le=1, description="qrdqn: random actions at the end of exploration.")
+    epsilon: float = Field(0.01, ge=0, le=1, description="qrdqn: random actions at the end of exploration.")
     explore: float = Field(0.3, gt=0, le=1, description="qrdqn: share of the steps until then.")
     target_rate: float = Field(0.01, gt=0, le=1, description="qrdqn: how fast the target network follows.")
     alternate: int = Field(

@@ -1,7 +1,7 @@
 """Playing complete episodes with a policy, and what is recorded of them.
 
-Memory states are not recorded: at 64 x 20,000 steps they would be far larger than everything else. The core's state is
-kept only where segments of `rollout` steps begin, so that the states within any segment can be computed again.
+Memory states are kept only if they fit a budget: at 64 x 20,000 steps they are far larger than everything else. The
+core's state is kept where segments of `rollout` steps begin, so that all others can be computed again.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import torch
 from ..models.memory import State, reset
 from ..tasks.spec import PREVIOUS_ACTION
 from .environments import Arena
-from .policies import Policy
+from .policies import Policy, prepared
 
 OBSERVATION = "observation"
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
@@ -30,6 +30,7 @@ class Recording:
     ended: np.ndarray  # (T, N): terminated or truncated
     segments: np.ndarray  # (S, 3): first row, environment, steps; by environment, then time
     states: State  # of the core at the start of each segment, parts (S, n)
+    m: torch.Tensor | None  # (T * N, H) memory states, if they fitted the budget
     final: dict[str, np.ndarray]  # (F, ...): what truncated episodes saw last, and the row before it
     cut_states: State  # of the core at that row
     returns: np.ndarray  # (E,) of the finished episodes, and below their lengths and successes (nan: unknown)
@@ -70,8 +71,9 @@ def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
 class Player:
     """Plays a policy in an arena. What it does is a pure function of the weights and the seeds."""
 
-    def __init__(self, arena: Arena, policy: Policy, device: torch.device, rollout: int) -> None:
+    def __init__(self, arena: Arena, policy: Policy, device: torch.device, rollout: int, budget: int = 0) -> None:
         self.arena, self.policy, self.device, self.rollout = arena, policy, device, rollout
+        self._budget = budget  # bytes of memory states to keep
 
     def play(
         self,
@@ -89,21 +91,27 @@ class Player:
         seeds: of the environments, if they are not to be drawn from `seed`. epsilon: how many actions are random.
         None if stopped() became true; nothing is kept of unfinished episodes then.
         """
-        arena, count = self.arena, self.arena.count
+        arena, policy, count = self.arena, self.policy, self.arena.count
+        decide = prepared(policy.decider)
         drawn = np.random.SeedSequence((seed, 17)).generate_state(count + 2)
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
         observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.no_action()
-        state = self.policy.core.initial(count)
+        state = policy.core.initial(count)
         active, age = np.ones(count, bool), np.zeros(count, np.int64)
-        log = _Log(count)
+        log = _Log(count, self._budget)
         while active.any():
             if stopped():
                 return None
             due = active & (age % self.rollout == 0)
             if due.any():
                 log.start_segments(due, state, self.device)
-            action, state = self._act(observation, previous, state, generator, greedy)
+            with torch.inference_mode():
+                seen = {OBSERVATION: observation, PREVIOUS_ACTION: previous}
+                arrays = {name: to_device(values, self.device) for name, values in seen.items()}
+                features, m, state = policy.step(arrays, state)
+                action = policy.choose(decide(features), generator, greedy).cpu().numpy()
+            log.remember(m)
             if epsilon:
                 arena.explore(action, epsilon, explorer)
             chosen = arena.playable(action)
@@ -127,30 +135,13 @@ class Player:
             previous[over] = arena.no_action()[over]
         return log.recording()
 
-    def _act(
-        self,
-        observation: np.ndarray,
-        previous: np.ndarray,
-        state: State,
-        generator: torch.Generator,
-        greedy: bool,
-    ) -> tuple[np.ndarray, State]:
-        with torch.inference_mode():
-            arrays = {
-                OBSERVATION: to_device(observation, self.device).unsqueeze(1),
-                PREVIOUS_ACTION: to_device(previous, self.device).unsqueeze(1),
-            }
-            m, state = self.policy.remember(arrays, state)  # (N, 1, H)
-            features = self.policy.look(arrays, m).squeeze(1)
-            action = self.policy.choose(features, generator, greedy)
-            return action.cpu().numpy(), state
-
 
 class _Log:
     """Grows by a step at a time; recording() lays it out."""
 
-    def __init__(self, count: int) -> None:
-        self._count, self._time = count, 0
+    def __init__(self, count: int, budget: int) -> None:
+        self._count, self._time, self._left = count, 0, budget
+        self._m: list[torch.Tensor] | None = []
         self._steps: list[tuple[np.ndarray, ...]] = []
         self._starts: list[np.ndarray] = []  # (k, 2): time, environment
         self._states: list[State] = []
@@ -165,6 +156,14 @@ class _Log:
         self._starts.append(np.stack([np.full(len(which), self._time), which], 1))
         rows = to_device(which, device)
         self._states.append(state if len(which) == self._count else tuple(part[rows] for part in state))
+
+    def remember(self, m: torch.Tensor) -> None:
+        """Keep memory states (N, H) as long as all of them fit the budget."""
+        self._left -= m.numel() * m.element_size()
+        if self._left < 0:
+            self._m = None
+        if self._m is not None:
+            self._m.append(m)
 
     def step(self, *values: np.ndarray) -> None:
         self._steps.append(values)
@@ -211,6 +210,7 @@ class _Log:
             ended,
             segments,
             tuple(torch.cat(parts)[permuted.to(parts[0].device)] for parts in zip(*self._states, strict=True)),
+            torch.cat(self._m) if self._m is not None else None,
             final,
             tuple(torch.cat(parts) for parts in zip(*self._cut_states, strict=True)),
             episodes[:, 0],
@@ -232,17 +232,20 @@ class Swept:
 def sweep(
     recording: Recording, policy: Policy, rollout: int, device: torch.device, only: np.ndarray | None = None
 ) -> Iterator[Swept]:
-    """Compute the memory states again, a bounded number of segments at a time; `only` some of them (S,)."""
+    """Memory states of a bounded number of segments at a time, kept or computed again; `only` some of them (S,)."""
     size = max(1, SWEEP_BYTES // (rollout * 8 * policy.features))
     wanted = np.arange(len(recording.segments)) if only is None else np.flatnonzero(only)
     for first in range(0, len(wanted), size):
         segments = wanted[first : first + size]
         rows, exists = recording.rows(segments, rollout)
         arrays = recording.take(rows, (*SEEN, "action"), device)
-        which = torch.from_numpy(segments).to(device)
         with torch.inference_mode():
-            m, _ = policy.remember(arrays, tuple(part[which] for part in recording.states))
-            yield Swept(rows, exists, arrays, m)
+            if recording.m is not None:
+                m = recording.m[to_device(rows, device)]
+            else:
+                which = to_device(segments, device)
+                m, _ = policy.remember(arrays, tuple(part[which] for part in recording.states))
+        yield Swept(rows, exists, arrays, m)
 
 
 def final_states(recording: Recording, policy: Policy, device: torch.device) -> torch.Tensor:

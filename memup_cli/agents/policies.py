@@ -4,6 +4,7 @@ The state comes from a core, any cell of models/: the frozen memory of a run, or
 the policy (the baselines).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,6 +28,19 @@ def _head(inputs: int, hidden: int, outputs: int, scale: float) -> nn.Sequential
     return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, hidden), nn.Tanh(), last)
 
 
+def prepared(head: nn.Sequential) -> Callable[[Tensor], Tensor]:
+    """A head for many calls with the same weights and few rows: laid out for that, it takes half the time."""
+    linear = [layer for layer in head if isinstance(layer, nn.Linear)]
+    *hidden, last = [(layer.bias.detach(), layer.weight.detach().t().contiguous()) for layer in linear]
+
+    def call(x: Tensor) -> Tensor:
+        for bias, weight in hidden:
+            x = torch.addmm(bias, x, weight).tanh_()
+        return torch.addmm(last[0], x, last[1])
+
+    return call
+
+
 class Body(nn.Module):
     """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t)."""
 
@@ -40,6 +54,7 @@ class Body(nn.Module):
             self.core.requires_grad_(False)
         self.observation = FieldEncoder(spec, ("observation",))
         self.features = self.observation.size + self.core.size
+        self._sees_first = self.inputs.names[0] == "observation"
 
     def remember(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along (B, r, ...): (B, r, H), and the state after."""
@@ -49,6 +64,15 @@ class Body(nn.Module):
     def look(self, arrays: dict[str, Tensor], m: Tensor) -> Tensor:
         """Features (..., F) of observations (...) and memory states (..., H)."""
         return torch.cat([self.observation(arrays), m], -1)
+
+    def step(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
+        """One step of N environments, for acting: features (N, F), m (N, H) and the state after."""
+        x = self.inputs({name: values.unsqueeze(1) for name, values in arrays.items()})
+        m, state = self.core(x, state)
+        m = m.squeeze(1)
+        if self._sees_first:  # the core's inputs begin with what look() would encode again
+            return torch.cat([x[:, 0, : self.observation.size], m], -1), m, state
+        return self.look(arrays, m), m, state
 
     def own_state(self) -> dict[str, Tensor]:
         """Weights that belong to the agent: a frozen memory stays where it was trained."""
@@ -83,9 +107,12 @@ class ActorCritic(Body):
         self.critic = _head(self.features, config["hidden"], 1, scale=1.0)
         self.log_std = nn.Parameter(torch.zeros(0 if self.discrete else outputs))
 
-    def choose(self, features: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
-        """Actions (N,) or (N, *shape): the most likely ones, or a sample."""
-        out: Tensor = self.actor(features)
+    @property
+    def decider(self) -> nn.Sequential:
+        return self.actor
+
+    def choose(self, out: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
+        """Actions (N,) or (N, *shape) from what the actor says: the most likely ones, or a sample."""
         if self.discrete:
             if not greedy:  # Gumbel-max
                 noise = torch.empty_like(out).exponential_(generator=generator)
@@ -125,9 +152,13 @@ class QuantileNetwork(Body):
         out: Tensor = self.head(features)
         return out.unflatten(-1, (self.actions, self.quantiles))
 
-    def choose(self, features: Tensor, _: torch.Generator, greedy: bool) -> Tensor:
+    @property
+    def decider(self) -> nn.Sequential:
+        return self.head
+
+    def choose(self, out: Tensor, _: torch.Generator, greedy: bool) -> Tensor:
         """The actions with the highest mean (N,); it explores only as the player is told to."""
-        return self(features).mean(-1).argmax(-1)
+        return out.unflatten(-1, (self.actions, self.quantiles)).mean(-1).argmax(-1)
 
 
 Policy = ActorCritic | QuantileNetwork

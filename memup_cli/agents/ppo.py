@@ -5,12 +5,12 @@ are nothing but noise of the value, and normalising would blow that noise up.
 
 An iteration of very long episodes has millions of steps, of which few tell anything. `sample` of them are trained on,
 drawn half uniformly and half in proportion to their advantage, and weighted so that the gradient is that of all.
-With a frozen memory the unit that is drawn is a step, and its memory state is computed again if the states of all
-steps would not fit the budget; with a recurrent core it is a segment of `rollout` steps, begun from the stored state.
+With a frozen memory the unit that is drawn is a step; with a recurrent core it is a segment of `rollout` steps, begun
+from the stored state.
 """
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,20 +21,11 @@ from .playing import OBSERVATION, SEEN, Recording, final_states, sweep, to_devic
 from .policies import ActorCritic
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What the policy made of a recording, per row (T * N,); rows that were not played hold zeros."""
-
-    value: np.ndarray
-    log_prob: np.ndarray
-    m: np.ndarray | None  # (T * N, H) memory states, if they fit the budget
-
-
 class PPO:
     """Learns from one recording after the other. Its state is the policy's weights and the optimiser's."""
 
-    def __init__(self, policy: ActorCritic, config: dict[str, Any], device: torch.device, memory: int) -> None:
-        self.policy, self._config, self._device, self._memory = policy, config, device, memory
+    def __init__(self, policy: ActorCritic, config: dict[str, Any], device: torch.device) -> None:
+        self.policy, self._config, self._device = policy, config, device
         own = [p for p in policy.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(own, lr=config["lr"], eps=1e-5, fused=True)
         self._width = config["rollout"]
@@ -52,8 +43,7 @@ class PPO:
     def learn(self, recording: Recording, seed: int, share: float) -> dict[str, float]:
         """Train on a recording; share = how much of the training lies behind."""
         config = self._config
-        judged = self._judge(recording)
-        advantage, target = self._advantages(recording, judged.value)
+        advantage, target = self._advantages(recording, self._values(recording))
         played = played_rows(recording)
         spread = float(advantage[played].std()) + 1e-8
         advantage = (advantage - float(advantage[played].mean())) / spread
@@ -61,9 +51,9 @@ class PPO:
             group["lr"] = config["lr"] * (1 - 0.9 * share)
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 18))))
         if self.policy.frozen:
-            batches = self._step_batches(recording, judged, advantage, target, played, rng)
+            batches = self._step_batches(recording, advantage, target, played, rng)
         else:
-            batches = self._segment_batches(recording, judged, advantage, target, rng)
+            batches = self._segment_batches(recording, advantage, target, rng)
         totals = torch.zeros(4, device=self._device)
         count = 0
         for batch in batches:
@@ -96,24 +86,19 @@ class PPO:
         clipped = (weight * (ratio != limited)).sum()
         return torch.stack([loss.detach(), mean_entropy.detach(), clipped.detach(), value_loss.detach()])
 
-    def _judge(self, recording: Recording) -> Judged:
-        """Values and log-probabilities of everything that was played, a bounded number of segments at a time."""
-        rows_total, size = recording.reward.size, self.policy.core.size
-        value, log_prob = np.zeros(rows_total, np.float32), np.zeros(rows_total, np.float32)
-        keep = self.policy.frozen and rows_total * size * 4 <= self._memory
-        kept = np.zeros((rows_total, size), np.float32) if keep else None
+    def _values(self, recording: Recording) -> np.ndarray:
+        """The critic's values of all rows; rows that were not played hold zeros."""
+        value = np.zeros(recording.reward.size, np.float32)
         for part in sweep(recording, self.policy, self._width, self._device):
             with torch.inference_mode():
-                features = self.policy.look(part.arrays, part.m)
-                values, (log_probs, _) = (
-                    self.policy.value(features),
-                    self.policy.log_prob(features, part.arrays["action"]),
-                )
-            at = part.rows[part.exists]
-            value[at], log_prob[at] = values.cpu().numpy()[part.exists], log_probs.cpu().numpy()[part.exists]
-            if kept is not None:
-                kept[at] = part.m.cpu().numpy()[part.exists]
-        return Judged(value, log_prob, kept)
+                values = self.policy.value(self.policy.look(part.arrays, part.m))
+            value[part.rows[part.exists]] = values.cpu().numpy()[part.exists]
+        return value
+
+    def _log_probs(self, tensors: dict[str, Tensor], m: Tensor) -> Tensor:
+        """Of the actions taken, before the policy changes."""
+        with torch.inference_mode():
+            return self.policy.log_prob(self.policy.look(tensors, m), tensors["action"])[0]
 
     def _advantages(self, recording: Recording, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Generalised advantage estimates and value targets, per row."""
@@ -137,79 +122,65 @@ class PPO:
     def _step_batches(
         self,
         recording: Recording,
-        judged: Judged,
         advantage: np.ndarray,
         target: np.ndarray,
         played: np.ndarray,
         rng: np.random.Generator,
-    ) -> Any:
+    ) -> Iterator[dict[str, Tensor]]:
+        """Steps drawn once, in a new order every epoch."""
         config = self._config
         chosen, weight = draw(np.abs(advantage[played]), config["sample"], rng)
         rows = played[chosen]
-        m = judged.m[rows] if judged.m is not None else self._states_at(recording, rows)
         tensors = recording.take(rows, (OBSERVATION, "action"), self._device)
-        tensors |= {
-            name: torch.from_numpy(values).to(self._device)
-            for name, values in {
-                "m": m,
-                "log_prob": judged.log_prob[rows],
-                "advantage": advantage[rows],
-                "target": target[rows],
-                "weight": weight,
-            }.items()
-        }
+        tensors["m"] = self._states_at(recording, rows)
+        tensors["log_prob"] = self._log_probs(tensors, tensors["m"])
+        for name, values in {"advantage": advantage[rows], "target": target[rows], "weight": weight}.items():
+            tensors[name] = to_device(values, self._device)
         for _ in range(config["epochs"]):
-            order = torch.from_numpy(rng.permutation(len(rows))).to(self._device)
-            for first in range(0, len(rows), config["minibatch"]):
-                part = order[first : first + config["minibatch"]]
+            order = to_device(rng.permutation(len(rows)), self._device)
+            for part in order.split(config["minibatch"]):
                 yield {name: values[part] for name, values in tensors.items()}
 
-    def _states_at(self, recording: Recording, rows: np.ndarray) -> np.ndarray:
-        """Memory states of some rows, computed again segment by segment."""
+    def _states_at(self, recording: Recording, rows: np.ndarray) -> Tensor:
+        """Memory states of some rows, kept or computed again segment by segment."""
+        if recording.m is not None:
+            return recording.m[to_device(rows, self._device)]
         unique, back = np.unique(rows, return_inverse=True)
         place = np.full(recording.reward.size, -1, np.int64)
         place[unique] = np.arange(len(unique))
-        states = np.empty((len(unique), self.policy.core.size), np.float32)
+        states = torch.empty(len(unique), self.policy.core.size, device=self._device)
         at, exists = recording.rows(np.arange(len(recording.segments)), self._width)
         needed = (exists & (place[at] >= 0)).any(1)
         for part in sweep(recording, self.policy, self._width, self._device, only=needed):
             wanted = part.exists & (place[part.rows] >= 0)
-            states[place[part.rows[wanted]]] = part.m.cpu().numpy()[wanted]
-        return states[back]
+            states[to_device(place[part.rows[wanted]], self._device)] = part.m[to_device(wanted, self._device)]
+        return states[to_device(back, self._device)]
 
     def _segment_batches(
-        self,
-        recording: Recording,
-        judged: Judged,
-        advantage: np.ndarray,
-        target: np.ndarray,
-        rng: np.random.Generator,
-    ) -> Any:
+        self, recording: Recording, advantage: np.ndarray, target: np.ndarray, rng: np.random.Generator
+    ) -> Iterator[dict[str, Tensor]]:
+        """Segments drawn once, in a new order every epoch, each with the state that the core began it with."""
         config = self._config
         everything = np.arange(len(recording.segments))
         rows, exists = recording.rows(everything, self._width)
         size = np.where(exists, np.abs(advantage[rows]), 0).sum(1)
         chosen, weight = draw(size, max(1, config["sample"] // self._width), rng)
+        log_prob = np.zeros(recording.reward.size, np.float32)
+        for part in sweep(recording, self.policy, self._width, self._device, only=np.isin(everything, chosen)):
+            log_prob[part.rows[part.exists]] = self._log_probs(part.arrays, part.m).cpu().numpy()[part.exists]
         per_batch = max(1, config["minibatch"] // self._width)
         for _ in range(config["epochs"]):
             order = rng.permutation(len(chosen))
             for first in range(0, len(order), per_batch):
-                part = order[first : first + per_batch]
-                segments = chosen[part]
+                drawn = order[first : first + per_batch]
+                segments = chosen[drawn]
                 at = rows[segments]
                 batch = recording.take(at, (*SEEN, "action"), self._device)
-                which = torch.from_numpy(segments).to(self._device)
+                which = to_device(segments, self._device)
                 batch |= {f"state.{i}": values[which] for i, values in enumerate(recording.states)}
-                batch |= {
-                    name: torch.from_numpy(values).to(self._device)
-                    for name, values in {
-                        "log_prob": judged.log_prob[at],
-                        "advantage": advantage[at],
-                        "target": target[at],
-                        "weight": weight[part, None] * exists[segments].astype(np.float32),
-                    }.items()
-                }
-                yield batch
+                weights = weight[drawn, None] * exists[segments].astype(np.float32)
+                values = {"log_prob": log_prob[at], "advantage": advantage[at], "target": target[at], "weight": weights}
+                yield batch | {name: to_device(v, self._device) for name, v in values.items()}
 
 
 def played_rows(recording: Recording) -> np.ndarray:
@@ -249,7 +220,7 @@ def decayed_sums(recording: Recording, values: np.ndarray, decay: float, width: 
     return sums
 
 
-def _waves(goes_on: np.ndarray) -> Any:
+def _waves(goes_on: np.ndarray) -> Iterator[np.ndarray]:
     """Segments that are continued, the last but one of every episode first, then those before them, and so on."""
     stops = np.flatnonzero(~goes_on)
     each = np.arange(len(goes_on))

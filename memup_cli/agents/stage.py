@@ -70,7 +70,10 @@ class AgentJob:
         """What the result depends on, defaults filled in."""
         known = BOTH | OWN_OPTIONS[self.agent]
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k in known}
-        chosen["minibatch"] = self.options.minibatch or (512 if self.agent == "qrdqn" else 2048)
+        frozen = self.agent in MEMORY_AGENTS
+        chosen["minibatch"] = self.options.minibatch or (512 if frozen else 2048)
+        if "sample" in chosen:
+            chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
         return {"agent": self.agent, **chosen, "seed": self.seed}
 
     def training(self, memory: MemoryModel | None) -> AgentTraining:

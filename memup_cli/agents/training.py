@@ -76,7 +76,7 @@ def build_learner(training: AgentTraining) -> Learner:
     config = {**training.config, "rollout": training.rollout}
     if isinstance(policy, QuantileNetwork):
         return QRDQN(policy, training.spec, config, training.device)
-    return PPO(policy, config, training.device, training.buffer_memory << 20)
+    return PPO(policy, config, training.device)
 
 
 def train(training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None]) -> tuple[Policy, dict[str, Any]]:
@@ -92,7 +92,8 @@ def train(training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None
         recent.extend(tuple(row) for row in saved["recent"].tolist())
         note_resume("train-agent", f"{steps:,} steps", training.quiet)
     arena = open_arena(training.task, training.spec, config["envs"])
-    player = Player(arena, learner.policy, training.device, training.rollout)
+    budget = training.buffer_memory << 20
+    player = Player(arena, learner.policy, training.device, training.rollout, budget)
     saved_at, last_saved, began, before = iteration, time.monotonic(), time.perf_counter(), steps
 
     def save() -> None:
