@@ -20,6 +20,8 @@ from torch import Tensor
 from .playing import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic
 
+FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
+
 
 class PPO:
     """Learns from one recording after the other. Its state is the policy's weights and the optimiser's."""
@@ -168,7 +170,7 @@ class PPO:
         log_prob = np.zeros(recording.reward.size, np.float32)
         for part in sweep(recording, self.policy, self._width, self._device, only=np.isin(everything, chosen)):
             log_prob[part.rows[part.exists]] = self._log_probs(part.arrays, part.m).cpu().numpy()[part.exists]
-        per_batch = max(1, config["minibatch"] // self._width)
+        per_batch = max(FEWEST_SEGMENTS, config["minibatch"] // self._width)
         for _ in range(config["epochs"]):
             order = rng.permutation(len(chosen))
             for first in range(0, len(order), per_batch):
