@@ -87,6 +87,8 @@ def alternate(
 
         def note(phase: str, entry: dict[str, Any] = entry) -> None:
             still_ours()
+            if stop:  # a signal between two phases, each of which has a flag of its own
+                raise stop.error(f"round {entry['round']} has come to {phase}", continue_command())
             entry["phase"] = phase
             record(job.manifest, job.stage, "running", rounds=rounds)
 

@@ -164,16 +164,16 @@ def test_an_episode_can_be_recorded(memup):
 
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
     options = [*TRAIN, "--steps", 60_000, "--until-success", 0.95, "--alternate", 2, "--checkpoint-every", 0]
-    phases = ["collect", "score", "train-memory", "train-agent"]
-    seen = []
-    for wanted in phases:  # killed once in every phase of the first round
+    phases = {"collect": signal.SIGTERM, "score": signal.SIGKILL, "train-memory": signal.SIGTERM}
+    phases["train-agent"] = signal.SIGKILL
+    for wanted, number in phases.items():  # interrupted once in every phase of the first round
         process = memup.start(*options)
         while process.poll() is None and phase(run) != wanted:
             pass
-        process.kill()
+        process.send_signal(number)
         process.communicate()
-        seen.append(phase(run))
-    assert seen == phases
+        assert process.returncode == (75 if number == signal.SIGTERM else -9)
+        assert phase(run) == wanted
     memup(*options)
     stage = memup("status", "--run", "run", "--json").json["stages"]["train-agent/ppo"]
     assert [entry["phase"] for entry in stage["rounds"]] == ["complete", "complete"]
