@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load
 
 from memup_cli.agents.stage import load_policy
 from stores.manifest import Manifest
@@ -121,13 +122,14 @@ def test_several_agents_live_side_by_side(memup, run):
 
 
 def test_memory_states_beyond_the_budget_are_computed_again(memup, run):
-    """The same training with room for all memory states and with room for hardly any."""
+    """The same training with room for all memory states and with room for hardly any: equal but for rounding."""
     found = []
     for budget in (256, 1):
         options = ["--sample", 500, "--epochs", 1, "--buffer-memory", budget, "--envs", 128, "--restart"]
         memup(*TRAIN, "--steps", 20_000, *options)
-        found.append(policy_file(run, "ppo"))
-    assert found[0] == found[1]
+        found.append(load(policy_file(run, "ppo")))
+    for name, values in found[0].items():
+        assert torch.allclose(values, found[1][name], atol=1e-3)
 
 
 def test_damaged_weights_are_named(memup, run):
