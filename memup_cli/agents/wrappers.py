@@ -19,8 +19,7 @@ from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.stages import open_run, prepare_device, spec_of
 from ..training.targets import previous_action_field
 from ..training.weights import load_model
-
-OBSERVATION = "observation"
+from .playing import OBSERVATION
 
 
 def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "last", device: str = "cpu") -> "Memory":
