@@ -17,6 +17,7 @@ from .policies import Policy, prepared
 
 OBSERVATION = "observation"
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
+CHUNK = 64  # steps of memory states kept in one piece
 SWEEP_BYTES = 64 << 20  # of features computed at a time
 
 
@@ -140,8 +141,8 @@ class _Log:
     """Grows by a step at a time; recording() lays it out."""
 
     def __init__(self, count: int, budget: int) -> None:
-        self._count, self._time, self._left = count, 0, budget
-        self._m: list[torch.Tensor] | None = []
+        self._count, self._time, self._left = count, 0, budget // 2  # laying them out takes as much again
+        self._m: list[torch.Tensor] | None = []  # (CHUNK, N, H): large pieces go back to the system when dropped
         self._steps: list[tuple[np.ndarray, ...]] = []
         self._starts: list[np.ndarray] = []  # (k, 2): time, environment
         self._states: list[State] = []
@@ -159,11 +160,15 @@ class _Log:
 
     def remember(self, m: torch.Tensor) -> None:
         """Keep memory states (N, H) as long as all of them fit the budget."""
-        self._left -= m.numel() * m.element_size()
-        if self._left < 0:
-            self._m = None
-        if self._m is not None:
-            self._m.append(m)
+        if self._m is None:
+            return
+        if self._time % CHUNK == 0:
+            self._m.append(m.new_empty(CHUNK, *m.shape))
+            self._left -= self._m[-1].nbytes
+            if self._left < 0:
+                self._m = None
+                return
+        self._m[-1][self._time % CHUNK] = m
 
     def step(self, *values: np.ndarray) -> None:
         self._steps.append(values)
@@ -210,7 +215,7 @@ class _Log:
             ended,
             segments,
             tuple(torch.cat(parts)[permuted.to(parts[0].device)] for parts in zip(*self._states, strict=True)),
-            torch.cat(self._m) if self._m is not None else None,
+            torch.cat(self._m)[: self._time].flatten(0, 1) if self._m is not None else None,
             final,
             tuple(torch.cat(parts) for parts in zip(*self._cut_states, strict=True)),
             episodes[:, 0],

@@ -14,15 +14,16 @@ from memup_cli.tasks import load_task
 CPU = torch.device("cpu")
 
 
-def player(task_name: str, options: dict, agent: str, rollout: int, envs: int = 5) -> Player:
+def player(task_name: str, options: dict, agent: str, rollout: int, envs: int = 5, budget: int = 0) -> Player:
     task = load_task(task_name)(load_task(task_name).Options(**options))
     torch.manual_seed(0)
     config = {**TrainAgentOptions().model_dump(), "agent": agent, "core_hidden": 8, "span": 6}
-    return Player(Arena(task.vector_environment(envs), task.spec), build_policy(task.spec, None, config), CPU, rollout)
+    arena = Arena(task.vector_environment(envs), task.spec)
+    return Player(arena, build_policy(task.spec, None, config), CPU, rollout, budget)
 
 
-def cartpole(agent: str = "ppo-lstm", rollout: int = 7, max_steps: int = 30) -> Player:
-    return player("gym", {"env_id": "CartPole-v1", "max_steps": max_steps}, agent, rollout)
+def cartpole(agent: str = "ppo-lstm", rollout: int = 7, max_steps: int = 30, budget: int = 0) -> Player:
+    return player("gym", {"env_id": "CartPole-v1", "max_steps": max_steps}, agent, rollout, budget=budget)
 
 
 def episodes(recording: Recording) -> list[list[int]]:
@@ -68,6 +69,15 @@ def test_states_computed_again_are_those_of_the_whole_episode(agent):
         with torch.no_grad():
             m, _ = p.policy.remember(whole, p.policy.core.initial(1))
         assert np.allclose(m[0].numpy(), again[rows], atol=1e-5)
+
+
+def test_states_within_the_budget_are_kept():
+    kept, again = cartpole(budget=1 << 20).play(1, steps=600), cartpole(budget=1000).play(1, steps=600)
+    assert again.m is None
+    rows = played_rows(kept)
+    for part in sweep(again, cartpole().policy, 7, CPU):
+        assert torch.allclose(part.m, kept.m[torch.from_numpy(part.rows)], atol=1e-5)
+    assert len(kept.m) == kept.reward.size > len(rows) > 64 * kept.envs
 
 
 def test_cut_episodes_keep_what_they_saw_last():
