@@ -7,6 +7,7 @@ resumed like the stage it is.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -74,9 +75,14 @@ class PlayedTask:
 
 
 def alternate(
-    job: AgentJob, policy: Policy, metrics: dict[str, Any], stop: StopFlag, still_ours: Callable[[], None]
-) -> tuple[Policy, dict[str, Any], str]:
-    """The rounds after the first agent training; returns the last policy, all metrics, and where its memory lies."""
+    job: AgentJob,
+    policy: Policy,
+    metrics: dict[str, Any],
+    stop: StopFlag,
+    still_ours: Callable[[], None],
+    saved_steps: Callable[[int], None],
+) -> tuple[Policy, dict[str, Any], Manifest]:
+    """The rounds after the first agent training; returns the last policy, all metrics, and the run of its memory."""
     rounds: list[dict[str, Any]] = []
     home = job.manifest
     steps = metrics["steps"]
@@ -112,17 +118,17 @@ def alternate(
             logs=folder / "logs" / "train-agent",
             initial=policy.own_state(),
         )
-        policy, found = train(training, stop, still_ours)
+        policy, found = train(training, stop, still_ours, partial(_add, saved_steps, steps))
         entry["agent"] = found
         steps += found["steps"]
         if stop:
             break
         note("complete")
-    return policy, {**metrics, **rounds[-1].get("agent", {}), "steps": steps}, _relative(job, home)
+    return policy, {**metrics, **rounds[-1].get("agent", {}), "steps": steps}, home
 
 
-def _relative(job: AgentJob, home: Manifest) -> str:
-    return str((home.run / "memory").relative_to(job.manifest.run))
+def _add(saved_steps: Callable[[int], None], before: int, more: int) -> None:
+    saved_steps(before + more)
 
 
 def _collect(job: AgentJob, policy: Policy, folder: Path) -> Manifest:

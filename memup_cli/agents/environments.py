@@ -1,5 +1,7 @@
 """The environments of a run's task, many side by side, in the number types that the store and the memory use."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import VectorEnv
 
-from ..errors import UsageProblem
+from ..errors import BadInput, UsageProblem
 from ..tasks import load_task
 from ..tasks.spec import TaskSpec
 from ..training.targets import previous_action_field
@@ -27,7 +29,13 @@ class Outcome:
 class Arena:
     """N environments stepped together. An environment whose episode has ended waits until restart()."""
 
-    def __init__(self, envs: VectorEnv[Any, Any, Any], spec: TaskSpec, threshold: float | None = None) -> None:
+    def __init__(
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        spec: TaskSpec,
+        threshold: float | None = None,
+        name: str = "the environment",
+    ) -> None:
         self.envs, self.count = envs, envs.num_envs
         self.frames: list[np.ndarray] | None = None  # set to a list, it gets a picture of the first one a step
         fields = {f.name: f for f in spec.fields}
@@ -36,6 +44,9 @@ class Arena:
         space = envs.single_action_space
         assert isinstance(space, Box | Discrete)
         self.actions: Box | Discrete = space
+        self._name = name
+        for field, found in (("observation", envs.single_observation_space), ("action", space)):
+            check_space(spec, field, found)
         self._returns = np.zeros(self.count, np.float64)
         self._threshold = threshold  # an episode with this return counts as a success
         self._no_action = np.full(
@@ -49,13 +60,15 @@ class Arena:
         return self._no_action.copy()
 
     def reset(self, seeds: list[int]) -> np.ndarray:
-        observation, _ = self.envs.reset(seed=list[int | None](seeds))  # type: ignore[arg-type]
+        with self._blamed():
+            observation, _ = self.envs.reset(seed=list[int | None](seeds))  # type: ignore[arg-type]
         self._returns[:] = 0
         return self._store(observation)
 
     def restart(self, which: np.ndarray) -> np.ndarray:
         """Begin a new episode in some environments (N,); the observations of all of them."""
-        observation, _ = self.envs.reset(options={"reset_mask": which})
+        with self._blamed():
+            observation, _ = self.envs.reset(options={"reset_mask": which})
         self._returns[which] = 0
         return self._store(observation)
 
@@ -80,7 +93,10 @@ class Arena:
             self.frames.append(np.asarray(self.envs.render()[0]))  # type: ignore[index]
         if isinstance(self.actions, Discrete):
             actions = actions + self.actions.start
-        observation, reward, terminated, truncated, info = self.envs.step(actions)
+        with self._blamed():
+            observation, reward, terminated, truncated, info = self.envs.step(actions)
+        if not np.isfinite(reward).all():
+            raise BadInput(f"{self._name} gave a reward that is not finite")
         self._returns += reward
         ended = terminated | truncated
         success = np.full(self.count, np.nan, np.float32)
@@ -92,7 +108,17 @@ class Arena:
                 success[ended] = self._returns[ended] >= self._threshold
         return Outcome(self._store(observation), np.asarray(reward, np.float32), terminated, truncated, success)
 
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        """Whatever the environment raises is about that environment, not about memup."""
+        try:
+            yield
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"{self._name} failed: {error!r}") from error
+
     def _store(self, observation: np.ndarray) -> np.ndarray:
+        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
+            raise BadInput(f"{self._name} gave an observation that is not finite")
         return (observation - self._observation_start).astype(self._dtype)
 
     def close(self) -> None:
@@ -108,4 +134,22 @@ def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: st
             f"the task {task['name']} is a data set without an environment, so no agent can act in it; agents are for "
             "tasks such as tmaze and gym"
         )
-    return Arena(make(count, render_mode), spec, getattr(built, "success_return", None))
+    name = task["options"].get("env_id", task["name"])
+    return Arena(make(count, render_mode), spec, getattr(built, "success_return", None), f"the environment {name}")
+
+
+def check_space(spec: TaskSpec, name: str, space: Any) -> None:
+    """UsageProblem if observations or actions are not what the run was collected with."""
+    classes = spec.classes.get(name)
+    shape = next(f for f in spec.fields if f.name == name).shape
+    if classes is not None:
+        fits = isinstance(space, Discrete) and space.n == classes
+        wanted = f"Discrete({classes})"
+    else:
+        fits = isinstance(space, Box) and space.shape == shape
+        wanted = f"a Box of shape {shape}"
+    if not fits:
+        raise UsageProblem(
+            f"the run was collected with {name}s from {wanted}, but this environment has {space}. Use an environment "
+            "of the task that the run was collected from."
+        )

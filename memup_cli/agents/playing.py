@@ -17,7 +17,7 @@ from .policies import Policy, prepared
 
 OBSERVATION = "observation"
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
-CHUNK = 64  # steps of memory states kept in one piece
+CHUNK = 64  # steps recorded in one piece: small ones in between would keep the heap from shrinking
 SWEEP_BYTES = 64 << 20  # of features computed at a time
 
 
@@ -119,7 +119,7 @@ class Player:
             outcome = arena.step(chosen)
             over = outcome.terminated | outcome.truncated  # also in environments that only wait for the others
             ended = over & active
-            log.step(observation, previous, action, outcome.reward, outcome.terminated & active, ended, active.copy())
+            log.step(observation, previous, action, outcome.reward, outcome.terminated & active, ended, active)
             age += 1
             observation, previous = outcome.observation, chosen.astype(previous.dtype)
             if not over.any():
@@ -142,8 +142,8 @@ class _Log:
 
     def __init__(self, count: int, budget: int) -> None:
         self._count, self._time, self._left = count, 0, budget // 2  # laying them out takes as much again
-        self._m: list[torch.Tensor] | None = []  # (CHUNK, N, H): large pieces go back to the system when dropped
-        self._steps: list[tuple[np.ndarray, ...]] = []
+        self._m: list[torch.Tensor] | None = []  # (CHUNK, N, H)
+        self._steps: list[list[np.ndarray]] = []  # columns of (CHUNK, N, ...)
         self._starts: list[np.ndarray] = []  # (k, 2): time, environment
         self._states: list[State] = []
         self._cuts: list[tuple[np.ndarray, ...]] = []
@@ -171,7 +171,11 @@ class _Log:
         self._m[-1][self._time % CHUNK] = m
 
     def step(self, *values: np.ndarray) -> None:
-        self._steps.append(values)
+        place = self._time % CHUNK
+        if place == 0:
+            self._steps.append([np.empty((CHUNK, *v.shape), v.dtype) for v in values])
+        for column, value in zip(self._steps[-1], values, strict=True):
+            column[place] = value
         reward, active = values[3], values[6]
         self._returns += reward
         self.taken += int(active.sum())
@@ -191,7 +195,7 @@ class _Log:
         self.finished += int(ended.sum())
 
     def recording(self) -> Recording:
-        columns = [np.stack(c) for c in zip(*self._steps, strict=True)]
+        columns = [np.concatenate(c)[: self._time] for c in zip(*self._steps, strict=True)]
         self._steps.clear()
         observation, previous, action, reward, terminated, ended, active = columns
         starts = np.concatenate(self._starts)

@@ -9,18 +9,27 @@ import torch
 from safetensors.torch import load, save
 
 from stores.errors import DamagedData
-from stores.files import make_folder, read_file, read_json, remove_tree, to_json, write_durably
+from stores.files import inside, make_folder, read_file, remove_tree, to_json, write_durably
 from stores.manifest import Manifest
 
 from ..configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
-from ..runs import quoted
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
-from ..training.stages import continue_command, digests, is_up_to_date, open_run, owned, record, require, spec_of
-from ..training.weights import load_model
+from ..training.stages import (
+    again,
+    continue_command,
+    digests,
+    is_up_to_date,
+    open_run,
+    owned,
+    record,
+    require,
+    spec_of,
+)
+from ..training.weights import load_model, restore
 from .environments import open_arena
 from .policies import Policy, build_policy
 from .training import AgentTraining, train
@@ -108,54 +117,69 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
     return AgentJob(manifest, spec, options, seed, device, **flags)
 
 
+def find(job: AgentJob) -> str:
+    """What there is to do: new, continue, up to date. Refuses other options or inputs without --restart."""
+    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
+    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
+    if done and not damaged(job.manifest, job.agent):
+        return "up to date"
+    return "continue" if begun and not job.restart else "new"
+
+
 def train_agent(job: AgentJob) -> dict[str, Any]:
     """Run the stage; returns the summary to print."""
     from .alternation import alternate
 
-    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
-    begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
-    if is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun):
+    if find(job) == "up to date":
         return {"run": str(job.manifest.run), "outcome": "up to date", **job.manifest.stages[job.stage]["metrics"]}
+    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    total = job.options.steps * (job.options.alternate + 1)
     stop = StopFlag()
+
+    def note(steps: int) -> None:
+        record(job.manifest, job.stage, "running", progress={"done": steps, "total": total})
+
     with owned(job.folder, job.quiet) as still_ours, stop:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
             remove_tree(job.manifest.run / "rounds" / job.agent)
-        progress = {"done": 0, "total": job.options.steps}
-        record(job.manifest, job.stage, "running", config=job.config, inputs=inputs, progress=progress, outputs={})
-        memory = load_model(job.manifest, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+        record(job.manifest, job.stage, "running", config=job.config, inputs=inputs, outputs={}, rounds=[])
+        home = job.manifest
         try:
-            policy, metrics = train(job.training(memory), stop, still_ours)
-            memory_path = "memory"
+            memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+            policy, metrics = train(job.training(memory), stop, still_ours, note)
             if job.options.alternate and not stop:
-                policy, metrics, memory_path = alternate(job, policy, metrics, stop, still_ours)
+                policy, metrics, home = alternate(job, policy, metrics, stop, still_ours, note)
         except BadInput as error:
             record(job.manifest, job.stage, "failed", problem=str(error))
             raise
-        progress["done"] = metrics["steps"]
         if stop:
-            record(job.manifest, job.stage, "interrupted", progress=progress)
+            record(job.manifest, job.stage, "interrupted", progress={"done": metrics["steps"], "total": total})
             raise stop.error(f"checkpoint saved at {metrics['steps']:,} steps", continue_command())
-        digest = save_policy(job.folder, policy, job.config, memory_path)
-    output = {"path": f"agent/{job.agent}", "digest": digest}
+        acts_on = None
+        if job.agent in MEMORY_AGENTS:
+            path = (home.run / "memory").relative_to(job.manifest.run)
+            acts_on = {"path": str(path), "digest": home.stages["train-memory"]["weights"][job.options.checkpoint]}
+        digest = save_policy(job.folder, policy, job.config, acts_on)
     record(
         job.manifest,
         job.stage,
         "complete",
-        progress=progress,
+        progress={"done": metrics["steps"], "total": total},
         metrics=metrics,
-        outputs={f"agent/{job.agent}": output},
+        outputs={f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}},
+        acts_on=acts_on,
     )
     return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}
 
 
-def save_policy(folder: Path, policy: Policy, config: dict[str, Any], memory: str) -> str:
-    """Weights as safetensors, and beside them what is needed to build the policy again; returns the digest."""
+def save_policy(folder: Path, policy: Policy, config: dict[str, Any], acts_on: dict[str, str] | None) -> str:
+    """Weights as safetensors, and beside them, to be read by people, what made them; returns the digest."""
     make_folder(folder)
     data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
     write_durably(folder / "policy.safetensors", data)
-    described = {"config": config} | ({"memory": memory} if policy.frozen else {})
-    write_durably(folder / "config.json", to_json(described))
+    write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}))
     return hashlib.sha256(data).hexdigest()
 
 
@@ -169,26 +193,37 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
         trained = trained_agents(manifest)
         if len(trained) > 1:
             raise UsageProblem(f"{manifest.run} has several agents; choose one with --agent: {', '.join(trained)}")
+        begun = [a for a in AGENTS if f"train-agent/{a}" in manifest.stages]
         if not trained:
-            raise StageMissing(
-                f"{manifest.run} has no trained agent; run `memup train-agent --run {quoted(manifest.run)}` first"
-            )
+            command = again(manifest, f"train-agent/{begun[0]}" if begun else "train-agent", restart=False)
+            raise StageMissing(f"{manifest.run} has no trained agent; run `{command}` first")
         agent = trained[0]
     entry = require(manifest, f"train-agent/{agent}")
-    folder = manifest.run / "agent" / agent
-    path = folder / "policy.safetensors"
-    data = read_file(path) if path.exists() else b""
-    if hashlib.sha256(data).hexdigest() != entry["outputs"][f"agent/{agent}"]["digest"]:
+    if found := damaged(manifest, agent):
         raise DamagedData(
-            f"{path} is missing, damaged or not what was trained. Run `memup train-agent --agent {agent} --run "
-            f"{quoted(manifest.run)} --restart` to train it again."
+            f"{found[0]} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, f'train-agent/{agent}', restart=True)}` to train it again."
         )
-    described = read_json(folder / "config.json")
-    memory = None
+    config, memory = entry["config"], None
     if agent in MEMORY_AGENTS:
-        home = (manifest.run / described["memory"]).parent
-        owner = manifest if home == manifest.run else Manifest.load(home)
-        memory = load_model(owner, described["config"]["checkpoint"])
-    policy = build_policy(spec_of(manifest), memory, described["config"])
-    policy.load_own(load(data))
-    return policy.eval(), described["config"]
+        path = inside(manifest.run, entry["acts_on"]["path"], "acts_on")
+        trained_by = manifest if path.parent == manifest.run else Manifest.load(path.parent)
+        options = trained_by.stages["train-memory"]["config"]
+        memory = restore(spec_of(manifest), options, read_file(path / f"{config['checkpoint']}.safetensors"))
+    policy = build_policy(spec_of(manifest), memory, config)
+    policy.load_own(load(read_file(manifest.run / "agent" / agent / "policy.safetensors")))
+    return policy.eval(), config
+
+
+def damaged(manifest: Manifest, agent: str) -> list[Path]:
+    """Weights of a trained agent, and of the memory it acts on, that are not those that were recorded."""
+    entry = manifest.stages[f"train-agent/{agent}"]
+    wanted = [(f"agent/{agent}", "policy", o["digest"]) for o in entry["outputs"].values()]
+    if entry.get("acts_on"):
+        wanted.append((entry["acts_on"]["path"], entry["config"]["checkpoint"], entry["acts_on"]["digest"]))
+    found = []
+    for folder, name, digest in wanted:
+        path = inside(manifest.run, folder, "path") / f"{name}.safetensors"
+        if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
+            found.append(path)
+    return found

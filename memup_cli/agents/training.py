@@ -79,8 +79,13 @@ def build_learner(training: AgentTraining) -> Learner:
     return PPO(policy, config, training.device)
 
 
-def train(training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None]) -> tuple[Policy, dict[str, Any]]:
-    """Train until the steps are used up or the success is reached; if stopped, up to the last whole iteration."""
+def train(
+    training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None], saved_steps: Callable[[int], None]
+) -> tuple[Policy, dict[str, Any]]:
+    """Train until the steps are used up or the success is reached; if stopped, up to the last whole iteration.
+
+    saved_steps is told how far the last checkpoint goes.
+    """
     config = training.config
     learner = build_learner(training)
     iteration = steps = 0
@@ -107,6 +112,7 @@ def train(training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None
             "recent": torch.tensor(list(recent), dtype=torch.float64).view(-1, 3),
         }
         checkpoint.save(training.folder, iteration, content)
+        saved_steps(steps)
         saved_at, last_saved = iteration, time.monotonic()
 
     with (

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Discrete, Space
+from gymnasium.spaces import Box, Space
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
@@ -19,6 +19,7 @@ from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.stages import open_run, prepare_device, spec_of
 from ..training.targets import previous_action_field
 from ..training.weights import load_model
+from .environments import check_space
 from .playing import OBSERVATION
 
 
@@ -173,8 +174,8 @@ class MemoryVectorWrapper(VectorWrapper[np.ndarray, np.ndarray, Any, Any, np.nda
 
 def joint_space(memory: Memory, observations: Space[Any], actions: Space[Any]) -> Box:
     """The space of [observation, m]; UsageProblem if the environment's spaces are not those of the memory's task."""
-    _check(memory.spec, OBSERVATION, observations)
-    _check(memory.spec, "action", actions)
+    check_space(memory.spec, OBSERVATION, observations)
+    check_space(memory.spec, "action", actions)
     if isinstance(observations, Box):
         with np.errstate(over="ignore"):  # bounds beyond float32 become infinite
             low, high = (b.astype(np.float32).ravel() for b in (observations.low, observations.high))
@@ -183,22 +184,6 @@ def joint_space(memory: Memory, observations: Space[Any], actions: Space[Any]) -
         low, high = np.zeros(classes, np.float32), np.ones(classes, np.float32)
     one = np.ones(memory.size, np.float32)  # the state of an LSTM or a GRU lies within -1 and 1
     return Box(np.concatenate([low, -one]), np.concatenate([high, one]), dtype=np.float32)
-
-
-def _check(spec: TaskSpec, name: str, space: Space[Any]) -> None:
-    classes = spec.classes.get(name)
-    shape = next(f for f in spec.fields if f.name == name).shape
-    if classes is not None:
-        fits = isinstance(space, Discrete) and space.n == classes
-        wanted = f"Discrete({classes})"
-    else:
-        fits = isinstance(space, Box) and space.shape == shape
-        wanted = f"a Box of shape {shape}"
-    if not fits:
-        raise UsageProblem(
-            f"the memory was trained on {name}s from {wanted}, but this environment has {space}. Wrap an environment "
-            "of the task that its run was collected from."
-        )
 
 
 def _stored(values: Any, space: Space[Any]) -> np.ndarray:

@@ -6,6 +6,7 @@ import typer
 
 from .. import console
 from ..configs import EvaluateAgentOptions, EvaluateOptions, StageOptions
+from ..errors import UsageProblem
 from .options import command_function
 
 app = typer.Typer(help="Measure what was trained, on episodes it has not seen.", no_args_is_help=True)
@@ -88,6 +89,8 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     spec = spec_of(manifest)
     policy, config = load_policy(manifest, options.agent)
     policy, agent = policy.to(device), config["agent"]
+    if options.record and not (options.record.suffix.lower() == ".gif" and options.record.parent.is_dir()):
+        raise UsageProblem(f"--record {options.record}: give the name of a .gif file in a folder that exists")
     if stage.dry_run:
         plan = {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
         console.result(plan, stage.json_, lambda: f"Would evaluate the {agent} agent of {manifest.run}.")
@@ -108,7 +111,10 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
 def _agent_table(data: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table(title=f"{data['run']}: {data['agent']}, {data['episodes']:,} episodes each", title_justify="left")
+    table = Table(
+        title=f"{data['run']}: {data['agent']}, {data['episodes']:,} episode{'s' * (data['episodes'] > 1)} each",
+        title_justify="left",
+    )
     for column in ("actions", "success", "95% interval", "return", "95% interval", "length"):
         table.add_column(column, justify="left" if column == "actions" else "right")
     for way in ("greedy", "stochastic"):

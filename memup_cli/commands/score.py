@@ -49,6 +49,8 @@ score = command_function("score", {"options": ScoreOptions, "stage": StageOption
 
 
 def _text(summary: dict[str, Any]) -> str:
+    from ..runs import quoted
+
     run = summary["run"]
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
@@ -72,5 +74,5 @@ def _text(summary: dict[str, Any]) -> str:
     )
     if not summary["separates"]:
         lines.append("Nothing local is uncertain, or it needs more --updates, --hidden or another --detector.")
-    lines.append(f"Next: memup train-memory --run {run}")
+    lines.append(f"Next: memup train-memory --run {quoted(run)}")
     return "\n".join(lines)

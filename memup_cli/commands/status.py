@@ -57,6 +57,9 @@ def _table(data: dict[str, Any]) -> Any:
                 f"{shard['path']} (shard {shard['shard']}): {shard['problem']}, {shard['done']:,} of "
                 f"{shard['total']:,} episodes"
             )
+        if entry.get("rounds") and entry["status"] != "complete":
+            last = entry["rounds"][-1]
+            notes.append(f"{name}: round {last['round']} of {entry['config']['alternate']}, phase {last['phase']}")
         if entry["status"] == "failed" and entry.get("problem"):
             notes.append(f"{name} failed: {entry['problem']}")
         if entry["stale"]:

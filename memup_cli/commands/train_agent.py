@@ -28,16 +28,18 @@ def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
         console.result(data, stage.json_, lambda: text)
         return
     summary = train_agent(job)
-    console.result(summary, stage.json_, lambda: _text(summary, options.agent))
+    console.result(summary, stage.json_, lambda: _text(summary, options.agent, options.until_success))
 
 
-def _text(summary: dict[str, Any], agent: str) -> str:
+def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
     from ..runs import quoted
 
     run = summary["run"]
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
     success = f", success {summary['success_rate']:.1%}" if "success_rate" in summary else ""
+    if wanted and summary.get("success_rate", 0) < wanted:
+        success += f" (--until-success {wanted} was not reached)"
     return "\n".join(
         [
             f"{run}: {agent} played {summary['steps']:,} steps in {console.human_time(summary['seconds'])} "

@@ -29,6 +29,8 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
 
 
 def _text(summary: dict[str, Any]) -> str:
+    from ..runs import quoted
+
     run = summary["run"]
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
@@ -39,7 +41,7 @@ def _text(summary: dict[str, Any]) -> str:
         f"Test {main} at the steps that matter: {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
         f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most, "
         f"{console.human_bytes(summary['saved_tensor_bytes'])} of it kept for the backward pass of an update",
-        f"Next: memup evaluate memory --run {run}",
+        f"Next: memup evaluate memory --run {quoted(run)}",
     ]
     return "\n".join(lines)
 

@@ -93,30 +93,38 @@ def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> l
 
 
 def _check_weights(manifest: "Manifest") -> list["Damage"]:
-    from stores.files import read_file
+    from stores.files import inside, read_file
     from stores.integrity import Damage
 
     wanted = manifest.stages.get("train-memory", {}).get("weights", {}).items()
-    files = [(manifest.run / "memory" / f"{which}.safetensors", digest) for which, digest in wanted]
+    files = [("memory", f"{which}.safetensors", digest) for which, digest in wanted]
     for stage, entry in manifest.stages.items():
         if stage.startswith("train-agent/"):
-            outputs = entry.get("outputs", {}).values()
-            files += [(manifest.run / o["path"] / "policy.safetensors", o["digest"]) for o in outputs]
-    found = []
-    for path, digest in files:
+            files += [(o["path"], "policy.safetensors", o["digest"]) for o in entry.get("outputs", {}).values()]
+            if acts_on := entry.get("acts_on"):
+                which = entry["config"]["checkpoint"]
+                files.append((acts_on["path"], f"{which}.safetensors", acts_on["digest"]))
+    found = {}
+    for folder, name, digest in files:
+        path = inside(manifest.run, folder, "path") / name
         if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
-            found.append(Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained"))
-    return found
+            found[path] = Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained")
+    return list(found.values())
 
 
 def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
-    """The commands that make what is damaged again."""
+    """The commands that make what is damaged again, in the order in which to run them."""
+    from ..training.stages import again
+
+    parts = [damage.shard.relative_to(manifest.run).parts for damage in damages]
+    agents = [part[1] for part in parts if part[0] in ("agent", "rounds")]
     commands = []
-    for damage in damages:
-        part, *rest = damage.shard.relative_to(manifest.run).parts
-        again = {"scores": "memup score", "memory": "memup train-memory --restart"}
-        commands.append(again.get(part) or f"memup train-agent --agent {rest[0]} --restart")
-    return list(dict.fromkeys(commands))
+    if any(part[0] == "scores" for part in parts):
+        commands.append(again(manifest, "score", restart=False))
+    if any(part[0] == "memory" for part in parts):
+        commands.append(again(manifest, "train-memory", restart=True))
+    commands += [again(manifest, f"train-agent/{agent}", restart=True) for agent in dict.fromkeys(agents)]
+    return commands
 
 
 def _text(data: dict[str, Any], run: str) -> str:
@@ -139,5 +147,5 @@ def _text(data: dict[str, Any], run: str) -> str:
     if shards:
         flag = "" if shards == ["0/1"] else f" --shard {shards[0]}"
         lines.append(f"Episodes are missing; to collect them: memup collect --run {quoted(run)}{flag}")
-    lines += [f"To make it again: {command} --run {quoted(run)}" for command in data["remake"]]
+    lines += [f"To make it again: {command}" for command in data["remake"]]
     return "\n".join(lines)

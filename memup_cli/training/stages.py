@@ -1,6 +1,8 @@
 """What all stages after collect share: what they need, whether there is work, and what they record."""
 
 import hashlib
+import itertools
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ from typing import Any
 import torch
 
 from stores import lease as leases
-from stores.files import make_folder
+from stores.files import make_folder, refuse_link
 from stores.layout import Field
 from stores.manifest import Manifest
 from stores.reader import Trajectories
@@ -19,19 +21,31 @@ from stores.reader import Trajectories
 from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
-from ..runs import attempt, find_run, now, quoted, refresh_collect
+from ..runs import attempt, find_run, now, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
 
-def command_of(stage: str) -> str:
-    """What runs a stage; the agents of a run are stages of their own, train-agent/<agent>."""
+def again(manifest: Manifest, stage: str, restart: bool) -> str:
+    """The command that runs a stage again as it was run last, wherever the run lies now; else a plain one."""
+    recorded = manifest.stages.get(stage, {}).get("attempt", {}).get("command", "")
     name, _, agent = stage.partition("/")
-    return f"memup {name} --agent {agent}" if agent else f"memup {name}"
+    words = shlex.split(recorded)
+    if words[1:2] != [name]:
+        words = ["memup", name, *(["--agent", agent] if agent else [])]
+    kept: list[str] = []
+    for before, word in itertools.pairwise(["", *words]):
+        if "--run" not in (before, word) and not re.match(r"--run=|--(restart|json|quiet|dry-run)$", word):
+            kept.append(word)
+    return shlex.join([*kept, "--run", str(manifest.run), *(["--restart"] if restart else [])])
 
 
 def open_run(run: Path | None) -> Manifest:
-    """The run's manifest, its data complete."""
+    """The run's manifest, its data complete, and no links in the way of what is written."""
     manifest = Manifest.load(find_run(run))
+    for folder in (manifest.run, manifest.run / "agent", manifest.run / "logs", manifest.run / "rounds"):
+        refuse_link(folder)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            refuse_link(path)
     entry = refresh_collect(manifest)
     if entry.get("status") != "complete":
         parts = ", ".join(sorted({m["path"] for m in entry.get("missing", [])})) or "everything"
@@ -46,13 +60,14 @@ def open_run(run: Path | None) -> Manifest:
 def require(manifest: Manifest, stage: str) -> dict[str, Any]:
     """The entry of an earlier stage; StageMissing unless it is complete and its inputs are unchanged."""
     entry = manifest.stages.get(stage, {})
-    command = f"{command_of(stage)} --run {quoted(manifest.run)}"
     if entry.get("status") != "complete":
-        raise StageMissing(f"{manifest.run} has no complete {stage} stage; run `{command}` first")
+        raise StageMissing(
+            f"{manifest.run} has no complete {stage} stage; run `{again(manifest, stage, restart=False)}` first"
+        )
     if stale := manifest.stale(stage):
         raise StageMissing(
             f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run "
-            f"`{command} --restart` first."
+            f"`{again(manifest, stage, restart=True)}` first."
         )
     return entry
 
@@ -128,7 +143,10 @@ def prepare_device(name: str, threads: int) -> torch.device:
     torch.set_num_threads(threads)
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UsageProblem(f"there is no device {name!r}; use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:

@@ -11,9 +11,8 @@ from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 
 from ..models.predictor import MemoryModel
-from ..runs import quoted
 from ..tasks.spec import TaskSpec
-from .stages import require, spec_of
+from .stages import again, require, spec_of
 
 
 def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
@@ -28,8 +27,8 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
     data = read_file(path) if path.exists() else b""
     if hashlib.sha256(data).hexdigest() != described["weights"][which]:
         raise DamagedData(
-            f"{path} is missing, damaged or not what was trained. Run `memup train-memory --run {quoted(manifest.run)} "
-            "--restart` to train it again."
+            f"{path} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, 'train-memory', restart=True)}` to train it again."
         )
     return restore(spec_of(manifest), described["config"], data)
 

@@ -1,6 +1,7 @@
 """train-agent and evaluate agent through the command line, on mazes small enough for a test."""
 
 import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -105,9 +106,10 @@ def test_a_changed_memory_makes_the_agent_stale(memup, run):
     memup(*TRAIN, "--steps", 3000)
     memup("train-memory", "--run", "run", "--updates", 20, "--restart")
     refused = memup("evaluate", "agent", "--run", "run", code=3)
-    assert "memup train-agent --agent ppo --run run --restart" in refused.err
+    again = re.search(r"`memup (train-agent .* --steps 3000 --run run --restart)`", refused.err)
+    assert again
     assert "memory changed" in memup(*TRAIN, "--steps", 3000, code=3).err
-    memup(*TRAIN, "--steps", 3000, "--restart")
+    memup(*again[1].split())
     memup("evaluate", "agent", "--run", "run", "--episodes", 10)
 
 
@@ -132,11 +134,71 @@ def test_memory_states_beyond_the_budget_are_computed_again(memup, run):
         assert torch.allclose(values, found[1][name], atol=1e-3)
 
 
-def test_damaged_weights_are_named(memup, run):
+def test_damaged_weights_are_named_and_made_again(memup, run):
     memup(*TRAIN, "--steps", 3000)
+    whole = policy_file(run, "ppo")
     (run / "agent/ppo/policy.safetensors").write_bytes(b"no")
-    assert "memup train-agent --agent ppo" in memup("evaluate", "agent", "--run", "run", code=65).err
-    assert "agent/ppo" in memup("verify", "--run", "run", code=65).out
+    assert "memup train-agent --run run" not in memup("evaluate", "agent", "--run", "run", code=65).err
+    assert "agent/ppo/policy.safetensors" in memup("verify", "--run", "run", code=65).out
+    memup(*TRAIN, "--steps", 3000)  # from its last checkpoint
+    assert policy_file(run, "ppo") == whole
+    memup("verify", "--run", "run")
+
+
+def test_an_agent_acts_only_on_the_memory_it_was_trained_on(memup, run):
+    memup(*TRAIN, "--steps", 3000)
+    (run / "agent/ppo/config.json").write_text('{"memory": "../elsewhere"}')  # for people: nothing depends on it
+    memup("evaluate", "agent", "--run", "run", "--episodes", 5)
+    weights = run / "memory/last.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
+    assert "memory/last.safetensors" in memup("evaluate", "agent", "--run", "run", "--episodes", 5, code=65).err
+
+
+def test_links_in_a_run_are_refused(memup, run):
+    outside = memup.folder / "outside"
+    outside.mkdir()
+    for name in ("agent", "logs", "evaluation"):
+        if (run / name).exists():
+            shutil.rmtree(run / name)
+        (run / name).symlink_to(outside)
+        assert "symbolic link" in memup(*TRAIN, code=77).err
+        (run / name).unlink()
+    assert list(outside.iterdir()) == []
+
+
+BROKEN = """
+import gymnasium, numpy, os
+class Broken(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return numpy.zeros(2, numpy.float32), {}
+    def step(self, action):
+        self.steps += 1
+        how = os.environ.get("HOW") if self.steps == 5 else None
+        if how == "raise":
+            raise ValueError("boom")
+        if how == "exit":
+            raise SystemExit(0)
+        reward = float("nan") if how == "nan" else 1.0
+        return numpy.zeros(2, numpy.float32), reward, self.steps == 9, False, {}
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+def test_an_environment_that_fails_is_blamed(memup):
+    (memup.folder / "broken.py").write_text(BROKEN)
+    here = {"PYTHONPATH": str(memup.folder)}
+    small = ["--agent", "ppo-lstm", "--run", "run", "--steps", 200, "--envs", 2, "--iteration-steps", 50]
+    memup("collect", "gym", "--env-id", "Broken-v0", "--import", "broken", "--episodes", 3, "--test-episodes", 1,
+          "--run", "run", env=here)  # fmt: skip
+    for how, word in (("raise", "boom"), ("exit", "SystemExit"), ("nan", "not finite")):
+        failed = memup("train-agent", *small, env={**here, "HOW": how}, code=65)
+        assert "Broken-v0" in failed.err
+        assert word in failed.err
+    memup("train-agent", *small, "--restart", env=here)
 
 
 @pytest.mark.parametrize("env_id", ["Pendulum-v1", "Taxi-v4"])

@@ -153,14 +153,17 @@ def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
     whole = (maze / "memory/last.safetensors").read_bytes()
     for broken in (whole[:-4], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:], b""):
         (maze / "memory/last.safetensors").write_bytes(broken)
-        assert "memup train-memory --run run --restart" in memup("evaluate", "memory", "--run", "run", code=65).err
-        assert "memup train-memory --restart --run run" in memup("verify", "--run", "run", code=65).out
+        assert (
+            "memup train-memory --updates 20 --run run --restart"
+            in memup("evaluate", "memory", "--run", "run", code=65).err
+        )
+        assert "memup train-memory --updates 20 --run run --restart" in memup("verify", "--run", "run", code=65).out
     (maze / "memory/last.safetensors").write_bytes(whole)
     scores = maze / "scores/quantile/train/0000.zarr/score/c.0"
     scores.write_bytes(scores.read_bytes()[:-9])
     refused = memup("train-memory", "--run", "run", "--updates", 20, "--restart", code=65)
     assert "`memup score` with --restart" in refused.err
-    assert "memup score --run run" in memup("verify", "--run", "run", code=65).out
+    assert "memup score --updates 600 --run run" in memup("verify", "--run", "run", code=65).out
     (place,) = memup("verify", "--run", "run", "--repair", "--json").json["quarantined"]
     assert (maze / place / "score/c.0").exists()
     memup("score", "--run", "run", "--updates", 600)
