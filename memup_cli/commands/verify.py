@@ -64,7 +64,7 @@ def verify(
             }
             for d in damages + scores + weights
         ],
-        "remake": _remake([*scores, *weights], manifest),
+        "remake": _remake([*scores, *weights], manifest) if scores or weights else [],
         "quarantined": [str(place.relative_to(manifest.run)) for place in places],
         "checked": {
             "shards": len(shards),
