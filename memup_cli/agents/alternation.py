@@ -85,7 +85,7 @@ def alternate(
     """The rounds after the first agent training; returns the last policy, all metrics, and the run of its memory."""
     rounds: list[dict[str, Any]] = []
     home = job.manifest
-    steps = metrics["steps"]
+    steps, seconds = metrics["steps"], metrics["seconds"]
     for number in range(1, job.options.alternate + 1):
         folder = job.manifest.run / "rounds" / job.agent / f"{number:02d}"
         entry: dict[str, Any] = {"round": number, "path": str(folder.relative_to(job.manifest.run))}
@@ -120,11 +120,11 @@ def alternate(
         )
         policy, found = train(training, stop, still_ours, partial(_add, saved_steps, steps))
         entry["agent"] = found
-        steps += found["steps"]
+        steps, seconds = steps + found["steps"], seconds + found["seconds"]
         if stop:
             break
         note("complete")
-    return policy, {**metrics, **rounds[-1].get("agent", {}), "steps": steps}, home
+    return policy, {**metrics, **rounds[-1].get("agent", {}), "steps": steps, "seconds": seconds}, home
 
 
 def _add(saved_steps: Callable[[int], None], before: int, more: int) -> None:
