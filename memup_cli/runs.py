@@ -14,6 +14,7 @@ from typing import Any
 
 from stores import lease as leases
 from stores.errors import DamagedData, Incomplete, StoreError
+from stores.files import inside, read_file
 from stores.lease import job_id
 from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
@@ -127,6 +128,18 @@ def stage_folder(stage: str) -> str:
     name, _, agent = stage.partition("/")
     known = {"score": "detector", "train-memory": "memory", "train-agent": f"agent/{agent}"}
     return known.get(name, "evaluation")
+
+
+def altered_weights(manifest: Manifest, stage: str) -> list[Path]:
+    """Weights that a stage left, and of the memory an agent acts on, that are gone or not what was recorded."""
+    entry = manifest.stages[stage]
+    wanted = [("memory", which, digest) for which, digest in entry.get("weights", {}).items()]
+    if stage.startswith("train-agent/"):
+        wanted += [(output["path"], "policy", output["digest"]) for output in entry.get("outputs", {}).values()]
+        if acts_on := entry.get("acts_on"):
+            wanted.append((acts_on["path"], entry["config"]["checkpoint"], acts_on["digest"]))
+    files = [(inside(manifest.run, folder, "path") / f"{name}.safetensors", digest) for folder, name, digest in wanted]
+    return [path for path, d in files if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != d]
 
 
 def refresh_stage(manifest: Manifest, stage: str) -> dict[str, Any]:

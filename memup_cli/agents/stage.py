@@ -16,6 +16,7 @@ from ..configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
+from ..runs import altered_weights
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
 from ..training.stages import (
@@ -122,7 +123,7 @@ def find(job: AgentJob) -> str:
     inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
     begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
     done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
-    if done and not damaged(job.manifest, job.agent):
+    if done and not altered_weights(job.manifest, job.stage):
         return "up to date"
     return "continue" if begun and not job.restart else "new"
 
@@ -199,7 +200,7 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
             raise StageMissing(f"{manifest.run} has no trained agent; run `{command}` first")
         agent = trained[0]
     entry = require(manifest, f"train-agent/{agent}")
-    if found := damaged(manifest, agent):
+    if found := altered_weights(manifest, f"train-agent/{agent}"):
         raise DamagedData(
             f"{found[0]} is missing, damaged or not what was trained. Run "
             f"`{again(manifest, f'train-agent/{agent}', restart=True)}` to train it again."
@@ -213,17 +214,3 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
     policy = build_policy(spec_of(manifest), memory, config)
     policy.load_own(load(read_file(manifest.run / "agent" / agent / "policy.safetensors")))
     return policy.eval(), config
-
-
-def damaged(manifest: Manifest, agent: str) -> list[Path]:
-    """Weights of a trained agent, and of the memory it acts on, that are not those that were recorded."""
-    entry = manifest.stages[f"train-agent/{agent}"]
-    wanted = [(f"agent/{agent}", "policy", o["digest"]) for o in entry["outputs"].values()]
-    if entry.get("acts_on"):
-        wanted.append((entry["acts_on"]["path"], entry["config"]["checkpoint"], entry["acts_on"]["digest"]))
-    found = []
-    for folder, name, digest in wanted:
-        path = inside(manifest.run, folder, "path") / f"{name}.safetensors"
-        if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
-            found.append(path)
-    return found

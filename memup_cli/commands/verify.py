@@ -1,6 +1,5 @@
 """memup verify: whether a run's data and weights are intact."""
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,23 +92,12 @@ def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> l
 
 
 def _check_weights(manifest: "Manifest") -> list["Damage"]:
-    from stores.files import inside, read_file
     from stores.integrity import Damage
 
-    wanted = manifest.stages.get("train-memory", {}).get("weights", {}).items()
-    files = [("memory", f"{which}.safetensors", digest) for which, digest in wanted]
-    for stage, entry in manifest.stages.items():
-        if stage.startswith("train-agent/"):
-            files += [(o["path"], "policy.safetensors", o["digest"]) for o in entry.get("outputs", {}).values()]
-            if acts_on := entry.get("acts_on"):
-                which = entry["config"]["checkpoint"]
-                files.append((acts_on["path"], f"{which}.safetensors", acts_on["digest"]))
-    found = {}
-    for folder, name, digest in files:
-        path = inside(manifest.run, folder, "path") / name
-        if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != digest:
-            found[path] = Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained")
-    return list(found.values())
+    from ..runs import altered_weights
+
+    found = dict.fromkeys(path for stage in manifest.stages for path in altered_weights(manifest, stage))
+    return [Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained") for path in found]
 
 
 def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
