@@ -12,6 +12,20 @@ from stores.layout import Field
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
 
+# The paper's networks for supervised tasks: a layer, two LSTM layers of 128 with dropout, and a plain predictor.
+PAPER = {
+    "hidden": 128,
+    "context_hidden": 128,
+    "predictor_hidden": 128,
+    "layers": 2,
+    "embedding": 128,
+    "dropout": 0.1,
+    "input_scale": None,
+    "predictor": "mlp",
+    "replay": 0.0,
+    "lr": 1e-3,
+}
+
 
 @dataclass(frozen=True)
 class StepRule:
@@ -39,6 +53,7 @@ class TaskSpec:
     classes: dict[str, int] = field(default_factory=dict)  # fields that hold class numbers, and how many there are
     gamma: float = 0.0  # default discount of a return
     evaluate: StepRule | None = None  # the steps that matter; None: every step
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of train-memory, per preset
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
