@@ -14,7 +14,7 @@ from stores.layout import Field
 
 from ..errors import UsageProblem
 from .mnist import CLASSES, Images, read_splits
-from .spec import StepRule, TaskOptions, TaskSpec
+from .spec import PAPER, StepRule, TaskOptions, TaskSpec
 
 LENGTHS = (196, 784, 3136)
 NO_LABEL = CLASSES  # the target of all steps but the last
@@ -71,7 +71,23 @@ class PermutedMNIST:
             classes={"ask": 2, "label": CLASSES + 1},
             scale={"pixel": 1 / 255},
             evaluate=StepRule("ask", 1),
+            recipes=self.recipes,
         )
+
+    @property
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        """The detector needs to see one step only: the one that asks is the one that is uncertain."""
+        fast = {
+            "rollout": {196: 28, 784: 28, 3136: 56}[self.options.length],
+            "hidden": 256,
+            "input_scale": 1.0,
+            "lr": 1e-3,
+            "updates": 40_000,
+            "evaluate_every": 1000,
+            "evaluate_episodes": 2000,
+        }
+        paper = {**PAPER, "hidden": 512, "rollout": {196: 30, 784: 30, 3136: 60}[self.options.length]}
+        return {"fast": fast, "paper": paper, "score": {"window": 1}}
 
     @property
     def run_name(self) -> str:

@@ -54,7 +54,7 @@ class TaskSpec:
     scale: dict[str, float] = field(default_factory=dict)  # what networks see of a field: its values times this
     gamma: float = 0.0  # default discount of a return
     evaluate: StepRule | None = None  # the steps that matter; None: every step
-    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of train-memory, per preset
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of train-memory per preset, and of score
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
