@@ -22,6 +22,7 @@ class Add:
     summary: ClassVar[str] = "Two marked numbers, their sum at a third mark."
     example: ClassVar[str] = "add --length 500 --episodes 20000"
     vectorised: ClassVar[bool] = True
+    checked: ClassVar[bool] = True
 
     def __init__(self, options: AddOptions) -> None:
         self.options = options

@@ -26,6 +26,7 @@ class Copy:
     summary: ClassVar[str] = "Ten digits, to be repeated at the end of the sequence."
     example: ClassVar[str] = "copy --length 1020"
     vectorised: ClassVar[bool] = True
+    checked: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
     context: ClassVar[str] = "window"
 

@@ -73,6 +73,8 @@ class Task(Protocol):
 
     A task with an environment also has `vector_environment(count, render_mode)`: a Gymnasium VectorEnv with autoreset
     disabled. It may have `success_return`: an episode with that return is a success if its info has no `is_success`.
+    A task with `checked = True` vouches for its episodes; those of others are looked at for classes out of range and
+    numbers that are not finite.
     A DataSet has items() instead of episode().
     """
 

@@ -81,6 +81,7 @@ class TMaze:
     summary: ClassVar[str] = "T-Maze with noise: a hint at the start, a junction at the end."
     example: ClassVar[str] = "tmaze --length 20000 --seed 1"
     vectorised: ClassVar[bool] = True
+    checked: ClassVar[bool] = True
 
     def __init__(self, options: TMazeOptions) -> None:
         self.options = options

@@ -43,8 +43,8 @@ class Arrivals:
             )
         self._slab, self._tables = slab, tables
         self._begin = not resumed  # at the very start slots begin in the middle of episodes, and need targets too
-        if resumed:
-            self._chosen.clear()  # the tables came with the checkpoint
+        if resumed:  # the tables came with the checkpoint, but for slots that were just about to begin
+            self._chosen = {slot: found for slot, found in self._chosen.items() if slab.fresh[slot]}
 
     def average(self) -> None:
         """Move the slow average a little towards the model."""

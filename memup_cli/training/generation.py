@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from stores.groups import EncodedGroup, Episode, GroupBuffer, encode_group
 from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
+from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..tasks.spec import DataSet, SideBySide, Task
+from ..tasks.spec import DataSet, SideBySide, Task, TaskSpec
 from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
@@ -42,6 +45,34 @@ def episode_seed(seed: int, split: str, index: int) -> int:
 
 
 def episodes_of(request: GroupRequest) -> Iterator[Episode]:
+    """The episodes of a group; those of a task that does not vouch for them are looked at."""
+    if getattr(request.task, "checked", False):
+        return _made(request)
+    spec = request.task.spec
+    return (
+        _fitting(spec, episode, f"episode {index} of the {request.split} split")
+        for index, episode in enumerate(_made(request), request.first)
+    )
+
+
+def _fitting(spec: TaskSpec, episode: Episode, name: str) -> Episode:
+    """BadInput if an episode holds numbers that no network could be trained on."""
+    for field, values in episode.arrays.items():
+        count = spec.classes.get(field)
+        if count is not None and len(values) and not 0 <= int(values.min()) <= int(values.max()) < count:
+            wrong = int(values.max() if values.min() >= 0 else values.min())
+            step = int((values.reshape(len(values), -1) == wrong).any(1).argmax())
+            raise BadInput(
+                f"{name} has class {wrong} in `{field}` at step {step}; the task says that there are {count} classes, "
+                f"0 to {count - 1}"
+            )
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            step = int((~np.isfinite(values)).reshape(len(values), -1).any(1).argmax())
+            raise BadInput(f"{name} has a number in `{field}` at step {step} that is not finite")
+    return episode
+
+
+def _made(request: GroupRequest) -> Iterator[Episode]:
     if isinstance(request.task, DataSet):
         yield from request.task.items(request.split, request.first, request.stop)
         return
