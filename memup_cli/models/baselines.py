@@ -74,7 +74,7 @@ class ShiftedSum(torch.autograd.Function):
         return h
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         (h,), size = ctx.saved_tensors, ctx.size
         alive = _blocks((h > 0).to(grad.dtype), size)  # (B, n, s, H); behind the end nothing is
         a = _blocks(grad, size) * alive  # dL/du from what follows within the block
@@ -103,7 +103,7 @@ def _blocks(u: Tensor, size: int) -> Tensor:
 
 def shifted_sum(u: Tensor, before: Tensor) -> Tensor:
     size = u.shape[1] if u.device.type == "cpu" else max(1, math.isqrt(u.shape[1]))
-    return ShiftedSum.apply(u, before, size)  # type: ignore[no-untyped-call]
+    return ShiftedSum.apply(u, before, size)
 
 
 class SRNNBaseline(nn.Module):

@@ -97,10 +97,10 @@ def _sweep(
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     state = model.memory.initial(len(where))
     found: list[tuple[np.ndarray, ...]] = []
-    whole_targets = [_targets(shard, row, spec, gamma) for shard, row in where]
+    whole_targets = [episode_targets(shard, row, spec, gamma) for shard, row in where]
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
-        arrays, matters = _read_block(where, lengths, spec, start, stop)
+        arrays, matters = read_block(where, lengths, spec, start, stop)
         for a in range(0, stop - start, SWEEP):
             b = min(a + SWEEP, stop - start)
             with torch.no_grad():
@@ -120,12 +120,12 @@ def _sweep(
     return found
 
 
-def _targets(shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
+def episode_targets(shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
     start = int(row[START])
     return targets(spec, {spec.target: shard.read_steps(spec.target, start, start + int(row[LENGTH]))}, gamma)
 
 
-def _read_block(
+def read_block(
     where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Steps [start, stop) of every episode, padded with zeros, and which of them matter."""

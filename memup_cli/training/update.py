@@ -27,7 +27,7 @@ def rollout_loss(model: MemoryModel, tensors: dict[str, torch.Tensor], state: St
     return loss, tuple(part.detach() for part in state)
 
 
-def optimiser_step(model: MemoryModel, optimiser: torch.optim.Optimizer, loss: torch.Tensor, clip: float) -> None:
+def optimiser_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, loss: torch.Tensor, clip: float) -> None:
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)

@@ -159,10 +159,11 @@ def open_slab(
     with_targets: bool,
     choose: Callable[[Visit], SuffixTop] | None,
     tables: TargetTables | None,
+    more: tuple[Derived, ...] = (),
 ) -> Slab:
     """A slab with the memory's inputs; with_targets: also each step's query and y, for predicting the current step."""
     wanted = {*spec.memory_input, *(spec.query if with_targets else ())}
-    derived = []
+    derived = [*more]
     if PREVIOUS_ACTION in wanted:
 
         def late(visit: Visit, read: Read, start: int, stop: int) -> np.ndarray:
