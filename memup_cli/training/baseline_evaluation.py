@@ -1,5 +1,7 @@
 """How well a baseline predicts the steps that matter, in the same sense as predict_split() does for the memory."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -17,20 +19,23 @@ FLOATS_PER_UNIT = 16  # that a step needs at the same time in a forward pass wit
 
 def predict_baseline(
     model: Baseline,
-    config: dict[str, object],
+    config: dict[str, Any],
     trajectories: Trajectories,
     spec: TaskSpec,
     gamma: float,
     episodes: int | None = None,
 ) -> Predictions:
-    """Predict at the steps that matter of test episodes. A recurrent state carries over, so blocks of any size do;
-    the transformer reads the windows it was trained on: whole episodes, or pieces of `truncate` steps."""
+    """Predict at the steps that matter of test episodes.
+
+    A recurrent state carries over, so blocks of any size do; the transformer reads the windows it was trained on: whole
+    episodes, or pieces of `truncate` steps.
+    """
     count = min(len(trajectories), episodes or len(trajectories))
     where = [(shard, row) for shard, group in trajectories.groups() for row in shard.rows(group)][:count]
     where.sort(key=lambda item: int(item[1][LENGTH]))  # alike lengths together: less padding
     longest = int(where[-1][1][LENGTH])
-    window = int(config["truncate"] or longest) if config["model"] == "transformer" else SWEEP  # type: ignore[call-overload]
-    step_bytes = 4 * FLOATS_PER_UNIT * int(config["hidden"])  # type: ignore[call-overload]
+    window = (config["truncate"] or longest) if config["model"] == "transformer" else SWEEP
+    step_bytes = 4 * FLOATS_PER_UNIT * config["hidden"]
     batch = max(1, min(count, ACTIVATION_BYTES // (min(window, longest) * step_bytes)))
     parts = []
     for first in range(0, count, batch):
