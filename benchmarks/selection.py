@@ -14,8 +14,8 @@ import numpy as np
 from measure import show
 
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.selection import SuffixTop, select
-from memup_cli.training.windows import Candidates, TargetTables
+from memup_cli.training.candidates import Candidates, TargetTables, compacted, query_fields
+from memup_cli.training.selection import select
 
 SLOTS, ROLLOUT, POINTS = 64, 20, 2
 
@@ -30,12 +30,12 @@ def microseconds(length: int, targets: int, repeats: int) -> float:
         top = select(scores, targets, 0.02, rng)
     entry = (time.perf_counter() - began) / repeats
     spec = TMaze(TMazeOptions()).spec
-    tables = TargetTables(SLOTS, targets, spec)
-    steps = np.unique(top.best[top.best >= 0])
-    query = {f.name: np.zeros((len(steps), *f.shape), f.numpy) for f in spec.fields if f.name in spec.query}
-    places = np.where(top.best >= 0, np.searchsorted(steps, top.best), -1)
+    fields = query_fields(spec, "point", 1, 1)
+    tables = TargetTables(SLOTS, targets, spec, fields)
+    places, steps = compacted(top)
+    query = {f.name: np.zeros((len(steps), *f.shape), f.numpy) for f in fields}
     for slot in range(SLOTS):
-        tables.put(slot, Candidates(SuffixTop(top.changes, places), query, np.zeros(len(steps), np.float32)))
+        tables.put(slot, Candidates(places, steps, query, np.zeros(len(steps), np.float32)))
     points = rng.integers(0, length, (SLOTS, POINTS))
     began = time.perf_counter()
     for _ in range(200):

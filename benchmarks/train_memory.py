@@ -17,12 +17,13 @@ from collect import run_stage
 from measure import show
 
 from memup_cli.configs import TrainMemoryOptions
+from memup_cli.training.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.training.scoring import ScoreConfig, score
 from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.staging import Stager
 from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.training.weights import build_model
-from memup_cli.training.windows import TargetTables, chooser, open_slab, stored_scores
+from memup_cli.training.windows import chooser, open_slab, stored_scores
 
 
 def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:
@@ -33,10 +34,18 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
     model = build_model(spec, options.model_dump(), int(train.lengths.max()))
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     stager = Stager(torch.device("cpu"))
-    tables = TargetTables(options.batch, options.targets, spec)
+    tables = TargetTables(options.batch, options.targets, spec, query_fields(spec, "point", 1, 1))
     choose = chooser(stored_scores(run, "quantile"), options.targets, options.temperature, 0)
-    sizes = {"batch": options.batch, "rollout": rollout, "gamma": 0.0, "seed": 0, "update": 0}
-    with open_slab(train, spec, **sizes, memory=512 << 20, with_targets=False, choose=choose, tables=tables) as slab:
+    sizes = {"batch": options.batch, "rollout": rollout, "gamma": 0.0, "seed": 0, "update": 0, "memory": 512 << 20}
+    with open_slab(
+        train,
+        spec,
+        **sizes,
+        with_targets=False,
+        choose=choose,
+        gather=lambda top, *where: gather_candidates(top, spec, 0.0, "point", 1, *where),
+        on_fresh=tables.put,
+    ) as slab:
         state = model.memory.initial(options.batch)
         ready = []
         for update in range(20):

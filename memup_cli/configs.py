@@ -81,10 +81,13 @@ class ScoreOptions(BaseModel):
 
 
 class TrainMemoryOptions(BaseModel):
-    """What `memup train-memory` takes."""
+    """What `memup train-memory` takes. The task's recipe comes before these defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    preset: Literal["fast", "paper"] = Field(
+        "fast", description="The task's recipe for what is not given: ours, or the sizes of the paper."
+    )
     rollout: int = Field(20, ge=1, le=1_000_000, description="Steps r that gradients flow through.")
     targets: int = Field(1, ge=1, le=1024, description="Target steps K per prediction point.")
     predict_every: int = Field(0, ge=0, description="Also predict at every f-th step of a rollout; 0: do not.")
@@ -105,8 +108,28 @@ class TrainMemoryOptions(BaseModel):
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
     cell: Literal["lstm", "gru"] = Field("lstm", description="Memory cell.")
     hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.")
+    layers: int = Field(1, ge=1, le=16, description="Recurrent layers of the memory, and of the context encoder.")
+    embedding: int = Field(0, ge=0, le=16_384, description="Units of a layer before the recurrent ones; 0: none.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Between recurrent layers.")
+    input_scale: float | None = Field(
+        None, gt=0, description="Spread of the first input weights; 1 suits one-hot inputs (default: 1 / sqrt(size))."
+    )
+    context: Literal["point", "window", "carried"] = Field(
+        "point",
+        description="What the predictor knows of a target step: its query, the last --window steps, or everything up "
+        "to it.",
+    )
+    window: int = Field(12, ge=1, le=4096, description="Steps of a context window.")
+    context_hidden: int = Field(64, ge=1, le=16_384, description="Size of the encoded context.")
+    predictor: Literal["mlp", "gated"] = Field(
+        "mlp", description="Three layers on memory and context; gated: the first one multiplied by the context."
+    )
     predictor_hidden: int = Field(128, ge=1, le=16_384, description="Units of the predictor's layers.")
-    batch: int = Field(64, ge=1, le=65_536, description="Slots B that walk through episodes side by side.")
+    batch: int = Field(64, ge=1, le=65_536, description="Rollouts B of an update.")
+    replay: float = Field(
+        0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
+    )
+    replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept for that.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
@@ -116,6 +139,12 @@ class TrainMemoryOptions(BaseModel):
     evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
     checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
     until_rmse: float | None = Field(None, gt=0, description="Stop as soon as the test RMSE is below this.")
+    until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop as soon as the test accuracy is this.")
+
+    @property
+    def walkers(self) -> int:
+        """Slots that walk through episodes."""
+        return max(1, self.batch - round(self.batch * self.replay))
 
 
 class TrainBaselineOptions(BaseModel):

@@ -1,7 +1,6 @@
 """The environments of a run's task, many side by side, in the number types that the store and the memory use."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,8 @@ class Outcome:
     observation: np.ndarray  # (N, *row): of the next step, also where the episode has just ended
     reward: np.ndarray  # (N,) float32
     terminated: np.ndarray  # (N,) bool
-    truncated: np.ndarray
-    success: np.ndarray  # (N,) float32: 1 or 0 where an episode ended and the environment can tell, else nan
+    ended: np.ndarray  # (N,) bool: terminated or truncated
+    success: np.ndarray | None  # (N,) float32: 1 or 0 where the environment can tell, else nan; None: no episode ended
 
 
 class Arena:
@@ -47,7 +46,7 @@ class Arena:
         self._name = name
         for field, found in (("observation", envs.single_observation_space), ("action", space)):
             check_space(spec, field, found)
-        self._returns = np.zeros(self.count, np.float64)
+        self.returns = np.zeros(self.count, np.float64)  # of the current episodes so far
         self._threshold = threshold  # an episode with this return counts as a success
         self._no_action = np.full(
             (self.count, *previous_action_field(spec).shape),
@@ -60,16 +59,14 @@ class Arena:
         return self._no_action.copy()
 
     def reset(self, seeds: list[int]) -> np.ndarray:
-        with self._blamed():
-            observation, _ = self.envs.reset(seed=list[int | None](seeds))  # type: ignore[arg-type]
-        self._returns[:] = 0
+        observation, _ = self._ask(self.envs.reset, seed=list[int | None](seeds))
+        self.returns[:] = 0
         return self._store(observation)
 
     def restart(self, which: np.ndarray) -> np.ndarray:
         """Begin a new episode in some environments (N,); the observations of all of them."""
-        with self._blamed():
-            observation, _ = self.envs.reset(options={"reset_mask": which})
-        self._returns[which] = 0
+        observation, _ = self._ask(self.envs.reset, options={"reset_mask": which})
+        self.returns[which] = 0
         return self._store(observation)
 
     def playable(self, actions: np.ndarray) -> np.ndarray:
@@ -93,33 +90,34 @@ class Arena:
             self.frames.append(np.asarray(self.envs.render()[0]))  # type: ignore[index]
         if isinstance(self.actions, Discrete):
             actions = actions + self.actions.start
-        with self._blamed():
-            observation, reward, terminated, truncated, info = self.envs.step(actions)
-        if not np.isfinite(reward).all():
-            raise BadInput(f"{self._name} gave a reward that is not finite")
-        self._returns += reward
+        observation, reward, terminated, truncated, info = self._ask(self.envs.step, actions)
+        self.returns += reward
         ended = terminated | truncated
-        success = np.full(self.count, np.nan, np.float32)
-        if ended.any():
-            if "is_success" in info:
-                told = ended & info.get("_is_success", ended)
-                success[told] = np.asarray(info["is_success"])[told]
-            elif self._threshold is not None:
-                success[ended] = self._returns[ended] >= self._threshold
-        return Outcome(self._store(observation), np.asarray(reward, np.float32), terminated, truncated, success)
+        success = self._successes(ended, info) if ended.any() else None
+        return Outcome(self._store(observation), np.asarray(reward, np.float32), terminated, ended, success)
 
-    @contextmanager
-    def _blamed(self) -> Iterator[None]:
+    def _successes(self, ended: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        if not np.isfinite(self.returns[ended]).all():
+            raise BadInput(f"{self._name} gave a reward that is not finite")
+        success = np.full(self.count, np.nan, np.float32)
+        if "is_success" in info:
+            told = ended & info.get("_is_success", ended)
+            success[told] = np.asarray(info["is_success"])[told]
+        elif self._threshold is not None:
+            success[ended] = self.returns[ended] >= self._threshold
+        return success
+
+    def _ask(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Whatever the environment raises is about that environment, not about memup."""
         try:
-            yield
+            return call(*args, **kwargs)
         except (Exception, SystemExit) as error:
             raise BadInput(f"{self._name} failed: {error!r}") from error
 
     def _store(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
             raise BadInput(f"{self._name} gave an observation that is not finite")
-        return (observation - self._observation_start).astype(self._dtype)
+        return (observation - self._observation_start if self._observation_start else observation).astype(self._dtype)
 
     def close(self) -> None:
         self.envs.close()

@@ -93,7 +93,7 @@ class Player:
         None if stopped() became true; nothing is kept of unfinished episodes then.
         """
         arena, policy, count = self.arena, self.policy, self.arena.count
-        decide = prepared(policy.decider)
+        step, decide = policy.prepared(), prepared(policy.decider)
         drawn = np.random.SeedSequence((seed, 17)).generate_state(count + 2)
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
@@ -101,37 +101,38 @@ class Player:
         state = policy.core.initial(count)
         active, age = np.ones(count, bool), np.zeros(count, np.int64)
         log = _Log(count, self._budget)
-        while active.any():
+        playing, wait = count, 0  # active environments; steps in which no segment begins
+        while playing:
             if stopped():
                 return None
-            due = active & (age % self.rollout == 0)
-            if due.any():
-                log.start_segments(due, state, self.device)
+            if not wait:
+                log.start_segments(active & (age % self.rollout == 0), state, self.device)
+                wait = self.rollout - int((age % self.rollout).max())
             with torch.inference_mode():
                 seen = {OBSERVATION: observation, PREVIOUS_ACTION: previous}
-                arrays = {name: to_device(values, self.device) for name, values in seen.items()}
-                features, m, state = policy.step(arrays, state)
+                features, m, state = step({name: to_device(seen[name], self.device) for name in seen}, state)
                 action = policy.choose(decide(features), generator, greedy).cpu().numpy()
             log.remember(m)
             if epsilon:
                 arena.explore(action, epsilon, explorer)
             chosen = arena.playable(action)
             outcome = arena.step(chosen)
-            over = outcome.terminated | outcome.truncated  # also in environments that only wait for the others
-            ended = over & active
-            log.step(observation, previous, action, outcome.reward, outcome.terminated & active, ended, active)
+            over = outcome.ended  # also in environments that only wait for the others
+            log.step(playing, observation, previous, action, outcome.reward, outcome.terminated, over, active)
             age += 1
+            wait -= 1
             observation, previous = outcome.observation, chosen.astype(previous.dtype)
-            if not over.any():
+            if outcome.success is None:
                 continue
+            ended = over & active
             cut = ended & ~outcome.terminated
             if cut.any():
                 log.cut(cut, observation, previous, state, self.device)
-            if ended.any():
-                log.finish(ended, age, outcome.success)
-            enough = log.taken >= steps and log.finished >= episodes
-            active &= ~(ended & enough)
-            age[over] = 0
+            log.finish(ended, arena.returns, age, outcome.success)
+            if log.taken >= steps and log.finished >= episodes:
+                active = active & ~ended
+                playing = int(active.sum())
+            age[over] = wait = 0
             observation, state = arena.restart(over), reset(state, to_device(over, self.device))
             previous[over] = arena.no_action()[over]
         return log.recording()
@@ -149,11 +150,12 @@ class _Log:
         self._cuts: list[tuple[np.ndarray, ...]] = []
         self._cut_states: list[State] = []
         self._episodes: list[np.ndarray] = []  # (k, 3): return, length, success
-        self._returns = np.zeros(count)
         self.taken = self.finished = 0
 
     def start_segments(self, due: np.ndarray, state: State, device: torch.device) -> None:
         which = np.flatnonzero(due)
+        if not len(which):
+            return
         self._starts.append(np.stack([np.full(len(which), self._time), which], 1))
         rows = to_device(which, device)
         self._states.append(state if len(which) == self._count else tuple(part[rows] for part in state))
@@ -170,15 +172,13 @@ class _Log:
                 return
         self._m[-1][self._time % CHUNK] = m
 
-    def step(self, *values: np.ndarray) -> None:
+    def step(self, playing: int, *values: np.ndarray) -> None:
         place = self._time % CHUNK
         if place == 0:
             self._steps.append([np.empty((CHUNK, *v.shape), v.dtype) for v in values])
         for column, value in zip(self._steps[-1], values, strict=True):
             column[place] = value
-        reward, active = values[3], values[6]
-        self._returns += reward
-        self.taken += int(active.sum())
+        self.taken += playing
         self._time += 1
 
     def cut(
@@ -189,15 +189,14 @@ class _Log:
         self._cuts.append((observation[which], previous[which], (self._time - 1) * self._count + which))
         self._cut_states.append(tuple(part[rows] for part in state))
 
-    def finish(self, ended: np.ndarray, age: np.ndarray, success: np.ndarray) -> None:
-        self._episodes.append(np.stack([self._returns[ended], age[ended], success[ended]], 1))
-        self._returns[ended] = 0
+    def finish(self, ended: np.ndarray, *values: np.ndarray) -> None:
+        self._episodes.append(np.stack([column[ended] for column in values], 1))
         self.finished += int(ended.sum())
 
     def recording(self) -> Recording:
         columns = [np.concatenate(c)[: self._time] for c in zip(*self._steps, strict=True)]
         self._steps.clear()
-        observation, previous, action, reward, terminated, ended, active = columns
+        observation, previous, action, reward, terminated, over, active = columns
         starts = np.concatenate(self._starts)
         order = np.lexsort((starts[:, 0], starts[:, 1]))  # by environment, then time
         starts = starts[order]
@@ -215,8 +214,8 @@ class _Log:
         return Recording(
             {OBSERVATION: observation, PREVIOUS_ACTION: previous, "action": action},
             reward,
-            terminated,
-            ended,
+            terminated & active,
+            over & active,
             segments,
             tuple(torch.cat(parts)[permuted.to(parts[0].device)] for parts in zip(*self._states, strict=True)),
             torch.cat(self._m)[: self._time].flatten(0, 1) if self._m is not None else None,

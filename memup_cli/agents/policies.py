@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models.encoders import FieldEncoder
-from ..models.memory import State
+from ..models.memory import State, Step
 from ..models.predictor import MemoryModel
 from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
 from ..tasks.spec import TaskSpec
@@ -65,14 +65,23 @@ class Body(nn.Module):
         """Features (..., F) of observations (...) and memory states (..., H)."""
         return torch.cat([self.observation(arrays), m], -1)
 
-    def step(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
-        """One step of N environments, for acting: features (N, F), m (N, H) and the state after."""
-        x = self.inputs({name: values.unsqueeze(1) for name, values in arrays.items()})
-        m, state = self.core(x, state)
-        m = m.squeeze(1)
-        if self._sees_first:  # the core's inputs begin with what look() would encode again
-            return torch.cat([x[:, 0, : self.observation.size], m], -1), m, state
-        return self.look(arrays, m), m, state
+    def prepared(self) -> Callable[[dict[str, Tensor], State], tuple[Tensor, Tensor, State]]:
+        """One step of N environments, for many calls with the same weights: features (N, F), m (N, H), the state."""
+        core: Step = getattr(self.core, "prepared", lambda: self._single_step)()
+        encode, seen = self.inputs.forward, self.observation.size
+
+        def call(arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
+            x = encode(arrays)
+            m, state = core(x, state)
+            if self._sees_first:  # the core's inputs begin with what look() would encode again
+                return torch.cat([x[:, :seen], m], -1), m, state
+            return self.look(arrays, m), m, state
+
+        return call
+
+    def _single_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        m, state = self.core(x.unsqueeze(1), state)
+        return m.squeeze(1), state
 
     def own_state(self) -> dict[str, Tensor]:
         """Weights that belong to the agent: a frozen memory stays where it was trained."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .playing import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
-from .policies import ActorCritic
+from .policies import ActorCritic, prepared
 
 FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 
@@ -28,8 +28,9 @@ class PPO:
 
     def __init__(self, policy: ActorCritic, config: dict[str, Any], device: torch.device) -> None:
         self.policy, self._config, self._device = policy, config, device
-        own = [p for p in policy.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.Adam(own, lr=config["lr"], eps=1e-5, fused=True)
+        self._own = [p for p in policy.parameters() if p.requires_grad]
+        self.optimiser = torch.optim.Adam(self._own, lr=config["lr"], eps=1e-5, fused=True)
+        self._scales = torch.tensor([-1.0, 0.5, -config["entropy"], 0.0], device=device)  # of _update()'s means
         self._width = config["rollout"]
 
     def state(self) -> dict[str, Any]:
@@ -61,46 +62,50 @@ class PPO:
         for batch in batches:
             totals += self._update(batch)
             count += 1
-        loss, entropy, clipped, value_loss = (totals / max(count, 1)).tolist()
+        means = totals / max(count, 1)
+        _, value_loss, entropy, clipped = means.tolist()
+        loss = float(means @ self._scales)
         return {"loss": loss, "entropy": entropy, "clipped": clipped, "value_loss": value_loss}
 
     def _update(self, batch: dict[str, Tensor]) -> Tensor:
-        """One optimiser step on a batch: of steps (B,) with their m, or of segments (B, r) with their first state."""
+        """One optimiser step on a batch: of steps (B,) as features, or of segments (B, r) with their first state.
+
+        Weighted means (4,): gain, squared error of the value, entropy, how many ratios were clipped.
+        """
         config, policy = self._config, self.policy
-        if "m" in batch:
-            m = batch["m"]
+        if "features" in batch:
+            features = batch["features"]
         else:
             state = tuple(batch[f"state.{i}"] for i in range(sum(name.startswith("state.") for name in batch)))
             m, _ = policy.remember({name: batch[name] for name in SEEN}, state)
-        features = policy.look(batch, m)
+            features = policy.look(batch, m)
         log_prob, entropy = policy.log_prob(features, batch["action"])
-        weight = batch["weight"] / batch["weight"].sum()
         ratio = (log_prob - batch["log_prob"]).exp()
         limited = ratio.clamp(1 - config["clip"], 1 + config["clip"])
         gain = torch.minimum(ratio * batch["advantage"], limited * batch["advantage"])
-        value_loss = (weight * (policy.value(features) - batch["target"]) ** 2).sum()
-        mean_entropy = (weight * entropy).sum()
-        loss = -(weight * gain).sum() + 0.5 * value_loss - config["entropy"] * mean_entropy
+        error = (policy.value(features) - batch["target"]) ** 2
+        terms = torch.stack([gain, error, entropy, (ratio != limited).float()]).flatten(1)  # (4, B or B * r)
+        means = terms @ (batch["weight"] / batch["weight"].sum()).flatten()
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), config["max_grad"])
+        (means @ self._scales).backward()
+        torch.nn.utils.clip_grad_norm_(self._own, config["max_grad"])
         self.optimiser.step()
-        clipped = (weight * (ratio != limited)).sum()
-        return torch.stack([loss.detach(), mean_entropy.detach(), clipped.detach(), value_loss.detach()])
+        return means.detach()
 
     def _values(self, recording: Recording) -> np.ndarray:
         """The critic's values of all rows; rows that were not played hold zeros."""
         value = np.zeros(recording.reward.size, np.float32)
+        critic = prepared(self.policy.critic)
         for part in sweep(recording, self.policy, self._width, self._device):
             with torch.inference_mode():
-                values = self.policy.value(self.policy.look(part.arrays, part.m))
+                values = critic(self.policy.look(part.arrays, part.m).flatten(0, 1)).view(part.rows.shape)
             value[part.rows[part.exists]] = values.cpu().numpy()[part.exists]
         return value
 
-    def _log_probs(self, tensors: dict[str, Tensor], m: Tensor) -> Tensor:
+    def _log_probs(self, features: Tensor, action: Tensor) -> Tensor:
         """Of the actions taken, before the policy changes."""
         with torch.inference_mode():
-            return self.policy.log_prob(self.policy.look(tensors, m), tensors["action"])[0]
+            return self.policy.log_prob(features, action)[0]
 
     def _advantages(self, recording: Recording, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Generalised advantage estimates and value targets, per row."""
@@ -133,9 +138,10 @@ class PPO:
         config = self._config
         chosen, weight = draw(np.abs(advantage[played]), config["sample"], rng)
         rows = played[chosen]
-        tensors = recording.take(rows, (OBSERVATION, "action"), self._device)
-        tensors["m"] = self._states_at(recording, rows)
-        tensors["log_prob"] = self._log_probs(tensors, tensors["m"])
+        taken = recording.take(rows, (OBSERVATION, "action"), self._device)
+        features = self.policy.look(taken, self._states_at(recording, rows))
+        tensors = {"features": features, "action": taken["action"]}
+        tensors["log_prob"] = self._log_probs(features, taken["action"])
         for name, values in {"advantage": advantage[rows], "target": target[rows], "weight": weight}.items():
             tensors[name] = to_device(values, self._device)
         for _ in range(config["epochs"]):
@@ -169,7 +175,8 @@ class PPO:
         chosen, weight = draw(size, max(1, config["sample"] // self._width), rng)
         log_prob = np.zeros(recording.reward.size, np.float32)
         for part in sweep(recording, self.policy, self._width, self._device, only=np.isin(everything, chosen)):
-            log_prob[part.rows[part.exists]] = self._log_probs(part.arrays, part.m).cpu().numpy()[part.exists]
+            before = self._log_probs(self.policy.look(part.arrays, part.m), part.arrays["action"])
+            log_prob[part.rows[part.exists]] = before.cpu().numpy()[part.exists]
         per_batch = max(FEWEST_SEGMENTS, config["minibatch"] // self._width)
         for _ in range(config["epochs"]):
             order = rng.permutation(len(chosen))

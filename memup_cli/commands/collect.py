@@ -96,7 +96,8 @@ def continue_run(
     shards = config["shards"]
     if shards > 1 and not (shard and shard.endswith(f"/{shards}")):
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
-    task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"])
+    places = manifest.stages["collect"].get("places", {})
+    task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"], **places)
     options = CollectOptions(episodes=config["episodes"], test_episodes=config["test_episodes"], shard=shard or "0/1")
     stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
     collect(manifest.task["name"], task_options, options, stage)
@@ -123,7 +124,8 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
     collection = Collection(
         task_name=name,
         task=task,
-        task_options=task_options.model_dump(by_alias=True, mode="json"),
+        task_options=task_options.model_dump(by_alias=True, mode="json", exclude=task_options.places),
+        places=task_options.model_dump(by_alias=True, mode="json", include=task_options.places),
         run=follow(stage.run or HOME / task.run_name),
         config=config,
         part=part,

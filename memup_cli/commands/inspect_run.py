@@ -82,7 +82,9 @@ def describe_episode(arrays: dict[str, Any], spec: dict[str, Any]) -> dict[str, 
     from ..tasks.spec import StepRule
 
     target = arrays[spec["target"]]
-    interesting = target != 0 if spec["target_kind"] != "return" or (target != 0).mean() < 0.5 else target < -np.inf
+    interesting = target != 0
+    if interesting.mean() >= 0.5:  # then they are no events
+        interesting = np.zeros_like(interesting)
     if spec["evaluate"]:
         interesting = interesting | StepRule(**spec["evaluate"])(arrays)
     interesting[[0, -1]] = True

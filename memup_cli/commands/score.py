@@ -21,6 +21,7 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
 
     manifest = open_run(stage.run)
     spec = spec_of(manifest)
+    options = ScoreOptions(**{**spec.recipes.get("score", {}), **options.model_dump(exclude_unset=True)})
     detector = options.detector or default_detector(spec)
     if (detector == "classifier") != (spec.target_kind == "classes"):
         fitting = "classifier" if spec.target_kind == "classes" else "quantile or regression"

@@ -1,4 +1,4 @@
-"""Stored arrays -> float features: class numbers become one-hot rows, everything else becomes floats."""
+"""Stored arrays -> float features: class numbers become one-hot rows, everything else (scaled) floats."""
 
 import itertools
 import math
@@ -18,6 +18,7 @@ class FieldEncoder(nn.Module):
         self.names = names
         self.classes: dict[str, int] = {}
         self.ranks: dict[str, int] = {}
+        self.scales: dict[str, float] = {}
         self.size = 0
         for name in names:
             source = "action" if name == PREVIOUS_ACTION else name
@@ -27,6 +28,7 @@ class FieldEncoder(nn.Module):
                 self.size += spec.classes[source]
                 self.register_buffer(f"numbers_{name}", torch.arange(spec.classes[source]), persistent=False)
             else:
+                self.scales[name] = spec.scale.get(source, 1.0)
                 self.size += math.prod(fields[source].shape)
 
     def forward(self, arrays: dict[str, Tensor]) -> Tensor:
@@ -38,6 +40,8 @@ class FieldEncoder(nn.Module):
                 parts.append((values.long().unsqueeze(-1) == numbers).float())  # (..., classes)
             else:
                 values = values.float()
+                if self.scales[name] != 1:
+                    values = values * self.scales[name]
                 rank = self.ranks[name]
                 parts.append(values.flatten(-rank) if rank else values.unsqueeze(-1))
         return torch.cat(parts, -1)  # (..., size)

@@ -1,16 +1,19 @@
 """Memory cells g_theta: m_t = g(x_t, m_{t-1}).
 
 A cell is a module with `size` (of m_t), `initial(batch)` -> state and `forward(x, state)` -> (m, state), where x is
-(B, r, F), m is (B, r, size), and a state is a tuple of tensors with leading dimension B. Add one to CELLS to plug it
-in.
+(B, r, F), m is (B, r, size), and a state is a tuple of tensors (B, n), zeros at an episode's start. Add one to CELLS
+to plug it in. If it has prepared(), agents act with that: a faster single step.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 State = tuple[Tensor, ...]
+Step = Callable[[Tensor, State], tuple[Tensor, State]]  # x (N, F), state -> m (N, size), state
 
 
 class Cell(Protocol):
@@ -21,6 +24,17 @@ class Cell(Protocol):
     def __call__(self, x: Tensor, state: State) -> tuple[Tensor, State]: ...
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a recurrent encoder is made of."""
+
+    size: int
+    layers: int = 1
+    embedding: int = 0  # units of a ReLU layer before the recurrent ones; 0: none
+    dropout: float = 0.0
+    input_scale: float | None = None  # standard deviation of the input weights; None: torch's, about 1 / sqrt(size)
+
+
 def horizon_bias(size: int, horizon: int) -> Tensor:
     """Gate biases log U(1, horizon): units that keep their contents for one step up to the whole episode.
 
@@ -29,54 +43,95 @@ def horizon_bias(size: int, horizon: int) -> Tensor:
     return torch.log(1 + torch.rand(size) * (max(horizon, 2) - 1))
 
 
-def _remember(cell: nn.RNNBase, size: int, horizon: int) -> None:
-    """Bias the second gate of a torch cell (an LSTM's forget gate, a GRU's update gate: 1 keeps) to the horizon."""
-    biases = dict(cell.named_parameters())
-    with torch.no_grad():
-        biases["bias_hh_l0"].zero_()
-        biases["bias_ih_l0"][size : 2 * size] = horizon_bias(size, horizon)
+class _Recurrent(nn.Module):
+    """A torch recurrence behind the Cell protocol: an optional ReLU layer, then one or more recurrent layers.
 
+    A state has the parts of torch's (an LSTM's h and c), each (B, layers * size).
+    """
 
-def _weights(cell: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0  # type: ignore[return-value]
+    kind: type[nn.LSTM] | type[nn.GRU]
+    parts: int
 
-
-class LSTMMemory(nn.Module):
-    def __init__(self, inputs: int, size: int, horizon: int) -> None:
+    def __init__(self, inputs: int, shape: Shape, horizon: int) -> None:
         super().__init__()
-        self.size = size
-        self.lstm = nn.LSTM(inputs, size, batch_first=True)
-        _remember(self.lstm, size, horizon)
+        self.size, self.layers = shape.size, shape.layers
+        self.embedding = nn.Sequential(nn.Linear(inputs, shape.embedding), nn.ReLU()) if shape.embedding else None
+        dropout = shape.dropout if shape.layers > 1 else 0.0
+        features = shape.embedding or inputs
+        self.cell = self.kind(features, shape.size, shape.layers, batch_first=True, dropout=dropout)
+        biases = dict(self.cell.named_parameters())
+        with torch.no_grad():
+            for layer in range(shape.layers):  # the second gate: an LSTM's forget gate, a GRU's update gate (1 keeps)
+                biases[f"bias_hh_l{layer}"].zero_()
+                biases[f"bias_ih_l{layer}"][shape.size : 2 * shape.size] = horizon_bias(shape.size, horizon)
+            if shape.input_scale is not None:
+                biases["weight_ih_l0"].normal_(0, shape.input_scale)
 
     def initial(self, batch: int) -> State:
-        zeros = next(self.parameters()).new_zeros(batch, self.size)
-        return zeros, zeros.clone()
+        zeros = next(self.parameters()).new_zeros
+        return tuple(zeros(batch, self.layers * self.size) for _ in range(self.parts))
 
     def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, c = state
-        if x.shape[1] == 1 and not torch.is_grad_enabled():  # acting: a third of the time of a sequence of one
-            h, c = torch.lstm_cell(x.squeeze(1), (h, c), *_weights(self.lstm))
-            return h.unsqueeze(1), (h, c)
-        m, (h, c) = self.lstm(x, (h.unsqueeze(0), c.unsqueeze(0)))
-        return m, (h.squeeze(0), c.squeeze(0))
+        if x.shape[1] == 1 and self.layers == 1 and not torch.is_grad_enabled():
+            m, state = self.prepared()(x.squeeze(1), state)  # acting: a third of the time of a sequence of one
+            return m.unsqueeze(1), state
+        if self.embedding is not None:
+            x = self.embedding(x)
+        m, after = self.cell(x, self._stacked(state))
+        after = after if isinstance(after, tuple) else (after,)
+        return m, tuple(part.transpose(0, 1).flatten(1) for part in after)
+
+    def _stacked(self, state: State) -> State | Tensor:
+        """As torch wants it: (layers, B, size)."""
+        parts = tuple(p.unflatten(1, (self.layers, self.size)).transpose(0, 1).contiguous() for p in state)
+        return parts if self.parts > 1 else parts[0]
+
+    def prepared(self) -> Step:
+        """A single step, for many calls with the same weights."""
+        if self.layers > 1:
+
+            def steps(x: Tensor, state: State) -> tuple[Tensor, State]:
+                m, state = self(x.unsqueeze(1), state)
+                return m.squeeze(1), state
+
+            return steps
+        single, embedding = self._single_step(), self.embedding
+        if embedding is None:
+            return single
+        return lambda x, state: single(embedding(x), state)
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        cell = self.cell
+        return cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0  # type: ignore[return-value]
+
+    def _single_step(self) -> Step:
+        raise NotImplementedError
 
 
-class GRUMemory(nn.Module):
-    def __init__(self, inputs: int, size: int, horizon: int) -> None:
-        super().__init__()
-        self.size = size
-        self.gru = nn.GRU(inputs, size, batch_first=True)
-        _remember(self.gru, size, horizon)
+class LSTMMemory(_Recurrent):
+    kind, parts = nn.LSTM, 2
 
-    def initial(self, batch: int) -> State:
-        return (next(self.parameters()).new_zeros(batch, self.size),)
+    def _single_step(self) -> Step:
+        weights = self._weights()
 
-    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        if x.shape[1] == 1 and not torch.is_grad_enabled():
-            h = torch.gru_cell(x.squeeze(1), state[0], *_weights(self.gru))
-            return h.unsqueeze(1), (h,)
-        m, h = self.gru(x, state[0].unsqueeze(0))
-        return m, (h.squeeze(0),)
+        def call(x: Tensor, state: State) -> tuple[Tensor, State]:
+            state = torch.lstm_cell(x, state, *weights)
+            return state[0], state
+
+        return call
+
+
+class GRUMemory(_Recurrent):
+    kind, parts = nn.GRU, 1
+
+    def _single_step(self) -> Step:
+        weights = self._weights()
+
+        def call(x: Tensor, state: State) -> tuple[Tensor, State]:
+            h = torch.gru_cell(x, state[0], *weights)
+            return h, (h,)
+
+        return call
 
 
 CELLS: dict[str, type[LSTMMemory] | type[GRUMemory]] = {"lstm": LSTMMemory, "gru": GRUMemory}

@@ -1,35 +1,70 @@
-"""Memory and predictor together: q_phi(y_k | m_t, x_k), the model that train-memory trains and evaluate reads."""
+"""Memory and predictor together: q_phi(y_k | m_t, c_k), the model that train-memory trains and evaluate reads."""
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..tasks.spec import TaskSpec
+from .contexts import build_context
 from .encoders import FieldEncoder, mlp
-from .memory import CELLS, State
+from .memory import CELLS, Shape, State
+
+
+class GatedMLP(nn.Module):
+    """The three layers of the plain predictor, the first one multiplied by a linear function of the context.
+
+    The context says which part of the memory is asked for; a product picks it out where a sum must learn to.
+    """
+
+    def __init__(self, memory: int, context: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(memory + context, hidden)
+        self.gate = nn.Linear(context, hidden)
+        self.rest = mlp(hidden, hidden, outputs, layers=1)
+
+    def forward(self, m: Tensor, c: Tensor) -> Tensor:
+        out: Tensor = self.rest(F.relu(self.first(torch.cat([m, c], -1)) * self.gate(c)))
+        return out
+
+
+class PlainMLP(nn.Module):
+    def __init__(self, memory: int, context: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = mlp(memory + context, hidden, outputs)
+
+    def forward(self, m: Tensor, c: Tensor) -> Tensor:
+        out: Tensor = self.layers(torch.cat([m, c], -1))
+        return out
+
+
+PREDICTORS: dict[str, type[GatedMLP] | type[PlainMLP]] = {"mlp": PlainMLP, "gated": GatedMLP}
 
 
 class MemoryModel(nn.Module):
-    """Memory over the memory inputs, predictor over [m_t, query at k]."""
+    """Memory over the memory inputs, context encoder over the query fields, predictor over [m_t, c_k]."""
 
-    def __init__(self, spec: TaskSpec, cell: str, hidden: int, horizon: int, predictor_hidden: int) -> None:
+    def __init__(self, spec: TaskSpec, config: dict[str, Any], horizon: int) -> None:
         super().__init__()
         self.kind = spec.target_kind
+        common = {name: config[name] for name in ("layers", "embedding", "dropout", "input_scale")}
         self.inputs = FieldEncoder(spec, spec.memory_input)
-        self.query = FieldEncoder(spec, spec.query)
-        self.memory = CELLS[cell](self.inputs.size, hidden, horizon)
+        self.memory = CELLS[config["cell"]](self.inputs.size, Shape(config["hidden"], **common), horizon)
+        shape = Shape(config["context_hidden"], **common)
+        self.context = build_context(spec, config["context"], shape, config["window"], horizon)
         outputs = spec.classes[spec.target] if self.kind == "classes" else 1
-        self.predictor = mlp(hidden + self.query.size, predictor_hidden, outputs)
+        predictor = PREDICTORS[config["predictor"]]
+        self.predictor = predictor(config["hidden"], self.context.size, config["predictor_hidden"], outputs)
 
     def rollout(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along a window: (B, r, ...) -> (B, r, H)."""
         m, state = self.memory(self.inputs(arrays), state)
         return m, state
 
-    def predict(self, m: Tensor, query: dict[str, Tensor]) -> Tensor:
-        """Logits (..., classes) or values (...) for queries (..., K) from memory states (..., 1 or K, H)."""
-        q = self.query(query)  # (..., K, Fq)
-        out = self.predictor(torch.cat([m.expand(*q.shape[:-1], m.shape[-1]), q], -1))
+    def predict(self, m: Tensor, c: Tensor) -> Tensor:
+        """Logits (..., classes) or values (...) for contexts (..., K, C) from memory states (..., 1 or K, H)."""
+        out = self.predictor(m.expand(*c.shape[:-1], m.shape[-1]), c)
         return out if self.kind == "classes" else out.squeeze(-1)
 
     def losses(self, prediction: Tensor, y: Tensor) -> Tensor:
@@ -37,7 +72,7 @@ class MemoryModel(nn.Module):
 
 
 def prediction_losses(kind: str, prediction: Tensor, y: Tensor) -> Tensor:
-    """-log q(y_k | m_t, x_k) per target (eq. 5): cross-entropy, or squared error (a unit-variance Gaussian)."""
+    """-log q(y_k | m_t, c_k) per target (eq. 5): cross-entropy, or squared error (a unit-variance Gaussian)."""
     if kind == "classes":
         flat = F.cross_entropy(prediction.flatten(0, -2), y.long().flatten(), reduction="none")
         return flat.view(y.shape)

@@ -1,6 +1,6 @@
 """Add: three marked steps; at the third the target is the sum of the values at the first two."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field as Option
@@ -8,7 +8,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
-from .spec import StepRule, TaskOptions, TaskSpec
+from .spec import PAPER, StepRule, TaskOptions, TaskSpec
 
 MARKS = 3
 
@@ -35,7 +35,24 @@ class Add:
             target="target",
             target_kind="scalar",
             evaluate=StepRule("target", 0, equal=False),
+            recipes=self.recipes,
         )
+
+    @property
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        fast = {
+            "rollout": 10 if self.options.length < 1000 else 20,
+            "hidden": 128,
+            "context": "window",
+            "window": 4,
+            "predictor": "gated",
+            "replay": 0.5,
+            "lr": 3e-3,
+            "updates": 20_000,
+            "evaluate_every": 1000,
+            "evaluate_episodes": 1000,
+        }
+        return {"fast": fast, "paper": PAPER}
 
     @property
     def run_name(self) -> str:

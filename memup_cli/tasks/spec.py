@@ -1,6 +1,6 @@
 """What a task tells the rest of memup about its episodes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -11,6 +11,20 @@ from stores.groups import Episode
 from stores.layout import Field
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
+
+# The paper's networks for supervised tasks: a layer, two LSTM layers of 128 with dropout, and a plain predictor.
+PAPER = {
+    "hidden": 128,
+    "context_hidden": 128,
+    "predictor_hidden": 128,
+    "layers": 2,
+    "embedding": 128,
+    "dropout": 0.1,
+    "input_scale": None,
+    "predictor": "mlp",
+    "replay": 0.0,
+    "lr": 1e-3,
+}
 
 
 @dataclass(frozen=True)
@@ -37,8 +51,10 @@ class TaskSpec:
     target: str
     target_kind: Literal["classes", "scalar", "return"]  # return: discounted sum of the target field from k on
     classes: dict[str, int] = field(default_factory=dict)  # fields that hold class numbers, and how many there are
+    scale: dict[str, float] = field(default_factory=dict)  # what networks see of a field: its values times this
     gamma: float = 0.0  # default discount of a return
     evaluate: StepRule | None = None  # the steps that matter; None: every step
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of train-memory per preset, and of score
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -49,12 +65,15 @@ class TaskOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    places: ClassVar[frozenset[str]] = frozenset()  # options that say only where files lie, not what is in them
+
 
 class Task(Protocol):
     """A source of episodes. Episode number i of a split is a pure function of its seed.
 
     A task with an environment also has `vector_environment(count, render_mode)`: a Gymnasium VectorEnv with autoreset
     disabled. It may have `success_return`: an episode with that return is a success if its info has no `is_success`.
+    A DataSet has items() instead of episode().
     """
 
     Options: ClassVar[type[TaskOptions]]
@@ -90,3 +109,17 @@ class SideBySide(Protocol):
     """A task that makes many episodes at a time faster than one after the other."""
 
     def episodes(self, seeds: list[int]) -> Iterator[Episode]: ...
+
+
+@runtime_checkable
+class DataSet(Protocol):
+    """A task whose episodes are the items of a data set: episode i of a split is its item i."""
+
+    def load(self, seed: int, episodes: dict[str, int], note: Callable[[str], None]) -> dict[str, Any]:
+        """Get ready for items() of the run with this seed and so many episodes of each split.
+
+        Returns what tells the data from others, for the manifest; a run is only continued with the same.
+        """
+
+    def items(self, split: str, first: int, stop: int) -> Iterator[Episode]:
+        """Episodes [first, stop) of a split; their `seed` is their number."""

@@ -104,25 +104,30 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._observe(), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        fresh = self._over.copy() if self.autoreset_mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._over)
-        if fresh.any():
-            self._draw(np.flatnonzero(fresh))
-        here = self._places == self._step[:, None]  # (N, D+1)
-        right = np.asarray(actions) == (self._hint > 0)
-        self._success[here[:, 0]] = right[here[:, 0]]
-        rewards = np.where(here[:, 0], np.where(right, RIGHT, WRONG), (here * self._payoffs)[:, 1:].sum(1))
-        rewards[fresh] = 0.0
-        self._step += ~fresh
+        moved: bool | np.ndarray = True
+        if self.autoreset_mode is AutoresetMode.NEXT_STEP and self._over.any():
+            moved = ~self._over
+            self._draw(np.flatnonzero(self._over))
+        rewards = np.zeros(self.num_envs)
+        rows, points = self._here
+        if len(rows):
+            rewards[rows] = self._payoffs[rows, points]
+            junction = rows[points == 0]
+            right = np.asarray(actions)[junction] == (self._hint[junction] > 0)
+            self._success[junction] = right
+            rewards[junction] = np.where(right, RIGHT, WRONG)
+        self._step += moved
         done = self._step > self._length
-        self._step[done] = self._length[done]
         self._over = done.copy()
+        np.minimum(self._step, self._length, out=self._step)
+        self._arrive()
         info: dict[str, Any] = {}
         if done.any():
             info = {"is_success": self._success & done, "_is_success": done.copy()}
-        if self.autoreset_mode is AutoresetMode.SAME_STEP and done.any():
-            info = {"final_obs": self._observe(), "_final_obs": done.copy(), "final_info": info}
-            self._draw(np.flatnonzero(done))
-        return self._observe(), rewards, done, np.zeros_like(done), info
+            if self.autoreset_mode is AutoresetMode.SAME_STEP:
+                info = {"final_obs": self._observe(), "_final_obs": done.copy(), "final_info": info}
+                self._draw(np.flatnonzero(done))
+        return self._observe(), rewards, done, np.zeros(self.num_envs, bool), info
 
     def _draw(self, which: np.ndarray) -> None:
         for i in which:
@@ -132,12 +137,18 @@ class TMazeVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             self._places[i], self._payoffs[i] = maze.places, maze.payoffs
         self._step[which] = 0
         self._over[which] = False
+        self._arrive()
+
+    def _arrive(self) -> None:
+        """Environments that are at a decision point now, and which one each: (k,) and (k,)."""
+        self._here = np.nonzero(self._places == self._step[:, None])
 
     def _observe(self) -> np.ndarray:
-        bits = (self._noise[self._rows, self._step >> 3] >> (7 - (self._step & 7)).astype(np.uint8)) & 1
-        here = self._places == self._step[:, None]
-        observation = np.empty((self.num_envs, 3), np.float32)
+        bits = self._noise[self._rows, self._step >> 3] << (self._step & 7) & 128
+        observation = np.zeros((self.num_envs, 3), np.float32)
         observation[:, 0] = np.where(self._step == 0, self._hint, 0)
-        observation[:, 1] = (here * np.arange(1, here.shape[1] + 1)).sum(1)
-        observation[:, 2] = 2.0 * bits - 1
+        rows, points = self._here
+        if len(rows):
+            observation[rows, 1] = points + 1
+        observation[:, 2] = (bits >> 6) - 1  # a bit of the noise is 128 or 0 here
         return observation

@@ -11,7 +11,7 @@ from stores.reader import Shard, Trajectories
 from ..errors import BadInput
 from ..models.baselines import Baseline
 from ..tasks.spec import TaskSpec
-from .evaluation import SWEEP, Predictions, episode_targets, read_block
+from .evaluation import SWEEP, Predictions, Reader, episode_targets, read_block
 
 ACTIVATION_BYTES = 256 << 20  # of one forward pass, about
 FLOATS_PER_UNIT = 16  # that a step needs at the same time in a forward pass without gradients, about
@@ -54,9 +54,10 @@ def _walk(
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     state = model.initial(len(where))
     found: list[tuple[np.ndarray, ...]] = []
-    whole_targets = [episode_targets(shard, row, spec, gamma) for shard, row in where]
+    read = Reader()
+    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
     for start in range(0, int(lengths.max()), window):
-        arrays, matters = read_block(where, lengths, spec, start, min(start + window, int(lengths.max())))
+        arrays, matters = read_block(read, where, lengths, spec, start, min(start + window, int(lengths.max())))
         inputs = {name: torch.from_numpy(arrays[name]).to(device) for name in model.inputs.names}
         prediction, state = model(inputs, state)  # (B, window, ...)
         episode, step = np.nonzero(matters)

@@ -65,7 +65,6 @@ def open_windows(
         memory=options.slab_memory << 20,
         with_targets=True,
         choose=None,
-        tables=None,
         more=(Derived(Field(MATTERS, "bool"), matters),),
     )
 

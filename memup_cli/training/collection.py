@@ -4,7 +4,8 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from stores.writer import ShardWriter
 
 from .. import console
 from ..configs import changed
-from ..errors import UsageProblem
+from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..runs import SPLITS, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
-from ..tasks.spec import Task
+from ..tasks.spec import DataSet, Task
 from .generation import GroupMaker, collect_shard
 
 
@@ -39,6 +40,7 @@ class Collection:
     commit_every: float
     restart: bool
     quiet: bool
+    places: dict[str, Any] = field(default_factory=dict)  # task options that say only where files lie
 
     @property
     def described(self) -> dict[str, Any]:
@@ -68,11 +70,12 @@ def collect(collection: Collection) -> dict[str, Any]:
         episodes=-(-max(_episodes(collection).values()) // collection.config["shards"]),
         stepped=not collection.task.vectorised,
     )
+    data = _load(collection, manifest)
     if collection.restart:
         _refuse_living(collection)
     if collection.config["shards"] == 1 and collection.run.is_dir():
         drop_partials(collection.run)
-    _record(manifest, collection, "running", {"started": now(), "attempt": attempt()})
+    _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
     if collection.restart:
         _discard(collection)
     replaces = bool(manifest.stages["collect"].get("replaces"))
@@ -104,6 +107,20 @@ def collect(collection: Collection) -> dict[str, Any]:
         where = f"{done['done']:,} of {done['total']:,} episodes are saved"
         raise stop.error(where, f"memup collect --run {quoted(collection.run)}{_shard_flag(collection)}")
     return _summary(manifest, "collected", steps, began)
+
+
+def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
+    """Read a data set before anything is written; what the manifest records of it."""
+    if not isinstance(collection.task, DataSet):
+        return {}
+    note = partial(console.note, quiet=collection.quiet)
+    found = collection.task.load(collection.config["seed"], _episodes(collection), note)
+    if not collection.restart and manifest.stages.get("collect", {}).get("data", found) != found:
+        raise BadInput(
+            f"{collection.run} was begun with other data than there are now. Give it those again, or use --restart to "
+            "discard it and collect again, or another --run."
+        )
+    return {"data": found, "places": collection.places}
 
 
 def _shard_flag(collection: Collection) -> str:

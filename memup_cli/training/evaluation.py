@@ -11,12 +11,16 @@ from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
 from ..errors import BadInput
+from ..models.contexts import SEEN, CarriedContext, WindowContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from .candidates import distinct, window_steps
 from .targets import previous_actions, targets
 
 BLOCK_BYTES = 128 << 20  # of test steps held at a time
-SWEEP = 512  # steps per call of the memory
+SWEEP = 512  # steps per call of the memory, at most ...
+SWEEP_ROWS = 1 << 14  # ... and steps of all episodes side by side: what a network computes of one is far larger than it
+CACHE_BYTES = 32 << 20  # of decoded chunks
 RESAMPLES = 1000
 
 
@@ -82,8 +86,11 @@ def predict_split(
     block = min(longest, max(SWEEP, trajectories.shards[0].layout.chunk_steps))
     batch = max(1, min(count, BLOCK_BYTES // (block * row_bytes)))
     parts = []
+    training = model.training
+    model.eval()
     for first in range(0, count, batch):
         parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
+    model.train(training)
     if not parts:
         raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -96,37 +103,83 @@ def _sweep(
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     state = model.memory.initial(len(where))
+    carried = model.context.initial(len(where)) if isinstance(model.context, CarriedContext) else ()
     found: list[tuple[np.ndarray, ...]] = []
-    whole_targets = [episode_targets(shard, row, spec, gamma) for shard, row in where]
+    read = Reader()
+    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
+    sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
-        arrays, matters = read_block(where, lengths, spec, start, stop)
-        for a in range(0, stop - start, SWEEP):
-            b = min(a + SWEEP, stop - start)
+        lead = min(start, model.context.window - 1) if isinstance(model.context, WindowContext) else 0
+        arrays, matters = read_block(read, where, lengths, spec, start - lead, stop)
+        for a in range(lead, stop - start + lead, sweep):
+            b = min(a + sweep, stop - start + lead)
             with torch.no_grad():
-                inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in spec.memory_input}
+                names = {*spec.memory_input, *spec.query} if carried else spec.memory_input
+                inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in names}
                 m, state = model.rollout(inputs, state)
+                c = None
+                if isinstance(model.context, CarriedContext):
+                    c, carried = model.context(inputs, carried)
                 episode, step = np.nonzero(matters[:, a:b])
                 if not len(episode):
                     continue
-                at = m[torch.from_numpy(episode).to(device), torch.from_numpy(step).to(device)]  # (n, H)
-                query = {n: torch.from_numpy(arrays[n][episode, a + step]).to(device) for n in spec.query}
-                prediction = model.predict(at, query)
-                y = np.array([whole_targets[e][start + a + s] for e, s in zip(episode, step, strict=True)])
+                at = torch.from_numpy(episode).to(device), torch.from_numpy(step).to(device)
+                context = c[at] if c is not None else _contexts(model, arrays, episode, a + step, start - lead)
+                prediction = model.predict(m[at], context)
+                y = np.array([whole_targets[e][start - lead + a + s] for e, s in zip(episode, step, strict=True)])
                 target = torch.from_numpy(y).to(device)
                 nll = model.losses(prediction, target)
                 error = (prediction.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
-            found.append((first + episode, start + a + step, y, error.cpu().numpy(), nll.cpu().numpy()))
+            found.append((first + episode, start - lead + a + step, y, error.cpu().numpy(), nll.cpu().numpy()))
     return found
 
 
-def episode_targets(shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
+def _contexts(
+    model: MemoryModel, arrays: dict[str, np.ndarray], episode: np.ndarray, place: np.ndarray, start: int
+) -> torch.Tensor:
+    """c of some steps (n,), at places in arrays that begin at step `start` of the episodes."""
+    device = next(model.parameters()).device
+    context = model.context
+    assert not isinstance(context, CarriedContext)
+    if not isinstance(context, WindowContext):
+        return context({n: torch.from_numpy(arrays[n][episode, place]).to(device) for n in context.query.names})
+    wanted, seen = window_steps(start + place, context.window)
+    rows = {n: arrays[n][episode[:, None], np.maximum(wanted - start, 0)] for n in context.query.names}
+    windows, which = distinct({**rows, SEEN: seen}, 1)
+    encoded: torch.Tensor = context({n: torch.from_numpy(values).to(device) for n, values in windows.items()})
+    return encoded[torch.from_numpy(which).to(device)]
+
+
+class Reader:
+    """Steps of fields, with the last decoded chunks kept: short episodes that follow each other share one."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[tuple[int, str, int], np.ndarray] = {}
+        self._bytes = 0
+
+    def __call__(self, shard: Shard, name: str, start: int, stop: int) -> np.ndarray:
+        size = shard.layout.chunk_steps
+        index = start // size
+        if stop > (index + 1) * size:
+            return shard.read_steps(name, start, stop)
+        key = (id(shard), name, index)
+        if key not in self._chunks:
+            if self._bytes > CACHE_BYTES:
+                self._chunks.clear()
+                self._bytes = 0
+            self._chunks[key] = shard.read_steps(name, index * size, (index + 1) * size)
+            self._bytes += self._chunks[key].nbytes
+        return self._chunks[key][start - index * size : stop - index * size].copy()
+
+
+def episode_targets(read: Reader, shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
     start = int(row[START])
-    return targets(spec, {spec.target: shard.read_steps(spec.target, start, start + int(row[LENGTH]))}, gamma)
+    return targets(spec, {spec.target: read(shard, spec.target, start, start + int(row[LENGTH]))}, gamma)
 
 
 def read_block(
-    where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
+    read: Reader, where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Steps [start, stop) of every episode, padded with zeros, and which of them matter."""
     arrays: dict[str, np.ndarray] = {}
@@ -136,10 +189,10 @@ def read_block(
         if end <= start:
             continue
         begin = int(row[START])
-        episode = {f.name: shard.read_steps(f.name, begin + start, begin + end) for f in spec.fields}
+        episode = {f.name: read(shard, f.name, begin + start, begin + end) for f in spec.fields}
         matters[i, : end - start] = spec.evaluate(episode) if spec.evaluate else True
         if PREVIOUS_ACTION in spec.memory_input:
-            before = shard.read_steps("action", begin + max(start - 1, 0), begin + end - 1)
+            before = read(shard, "action", begin + max(start - 1, 0), begin + end - 1)
             episode[PREVIOUS_ACTION] = previous_actions(spec, before, at_start=start == 0)
         for name, values in episode.items():
             if name not in arrays:

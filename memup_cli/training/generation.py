@@ -17,7 +17,7 @@ from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
 from ..interrupts import StopFlag
-from ..tasks.spec import SideBySide, Task
+from ..tasks.spec import DataSet, SideBySide, Task
 from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
@@ -42,6 +42,9 @@ def episode_seed(seed: int, split: str, index: int) -> int:
 
 
 def episodes_of(request: GroupRequest) -> Iterator[Episode]:
+    if isinstance(request.task, DataSet):
+        yield from request.task.items(request.split, request.first, request.stop)
+        return
     seeds = [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
     if isinstance(request.task, SideBySide):
         yield from request.task.episodes(seeds)

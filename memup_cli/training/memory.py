@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from stores.manifest import Manifest
-from stores.slab import Slab, SlabTooSmall, fit
+from stores.slab import Read, Slab, SlabTooSmall, fit
 
 from .. import console
 from ..configs import TrainMemoryOptions
@@ -18,9 +18,11 @@ from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from . import checkpoint
+from .candidates import Candidates, gather_candidates
 from .evaluation import predict_split
+from .learner import MemoryLearner
 from .metrics import Metrics
-from .online import OnlineScores
+from .selection import SuffixTop
 from .stages import (
     continue_command,
     digests,
@@ -34,14 +36,11 @@ from .stages import (
     split_of,
     weights_digest,
 )
-from .staging import Stager
-from .update import next_batch, optimiser_step, rollout_loss
 from .watch import Watch, peak_rss
 from .weights import build_model, save_model, saved_digest
-from .windows import TargetTables, chooser, open_slab, stored_scores, uniform_scores
+from .windows import chooser, open_slab, stored_scores, uniform_scores
 
 LOG_EVERY = 50
-FINAL_LR = 0.1
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,11 @@ class MemoryJob:
     def folder(self) -> Path:
         return self.manifest.run / "memory"
 
+    @property
+    def online(self) -> bool:
+        """Whether the model's own errors are the scores."""
+        return self.options.select == "surprise" and not self.detector
+
 
 def resolve(
     run: Path | None, options: TrainMemoryOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
@@ -78,10 +82,15 @@ def resolve(
     """Check what the command needs: collected data, and scores if it uses them."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    options = with_recipe(options, spec)
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
     if options.until_rmse and spec.target_kind == "classes":
         raise UsageProblem("--until-rmse is for numbers; this task predicts classes")
+    if options.until_accuracy and spec.target_kind != "classes":
+        raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
+    if options.select == "current" and options.context != "point":
+        raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
     detector = ""
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")
@@ -94,10 +103,22 @@ def resolve(
     gamma = spec.gamma if options.gamma is None else options.gamma
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
     try:
-        fit(split_of(manifest, "train"), options.batch, options.rollout, row_bytes, options.slab_memory << 20)
+        fit(split_of(manifest, "train"), options.walkers, options.rollout, row_bytes, options.slab_memory << 20)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
+
+
+def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptions:
+    """What was not given comes from the task's recipe, then from the general defaults."""
+    given = options.model_dump(exclude_unset=True)
+    recipe = {
+        **spec.recipes.get("fast", {}),
+        **(spec.recipes.get(options.preset, {}) if options.preset != "fast" else {}),
+    }
+    if given.get("select") == "current":
+        recipe |= {"context": "point", "replay": 0.0}
+    return TrainMemoryOptions(**{**recipe, **given})
 
 
 def train_memory(job: MemoryJob) -> dict[str, Any]:
@@ -146,63 +167,33 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
     model = build_model(spec, job.config, int(train.lengths.max())).to(device)
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
-    optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
-    tables = TargetTables(options.batch, options.targets, spec)
-    online = OnlineScores(model, job.seed, options) if options.select == "surprise" and not job.detector else None
-    state = model.memory.initial(options.batch)
-    losses = torch.zeros((), device=device)
+    learner = MemoryLearner(model, options, spec, train, job.seed, online=job.online)
     update, best = 0, math.inf
     if (saved := checkpoint.load_latest(job.folder, device)) is not None:
-        model.load_state_dict(saved["model"])
-        optimiser.load_state_dict(saved["optimiser"])
-        update, best, state = saved["update"], saved["best"], tuple(saved["state"])
-        losses += saved["losses"]
-        if online:
-            online.load(saved["online"], tables)
+        learner.load(saved)
+        update, best = saved["update"], saved["best"]
         note_resume("train-memory", f"update {update:,}", job.quiet)
-    stager, watch, began_at = Stager(device), Watch(), update
+    watch, began_at = Watch(), update
     result: dict[str, float] = {}
 
     def save() -> None:
-        _check_finite(job, float(losses + _largest(model)), update, _learning_rate(options, update))
+        _check_finite(job, float(learner.largest()), update, learner.learning_rate(update))
         still_ours()
-        content = {
-            "update": update,
-            "best": best,
-            "model": model.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "state": list(state),
-            "losses": losses,
-            "online": online.state(tables) if online else {},
-        }
-        checkpoint.save(job.folder, update, content)
+        checkpoint.save(job.folder, update, {"update": update, "best": best, **learner.state()})
 
     with (
         Metrics(job.manifest.run / "logs" / "train-memory", update) as metrics,
         console.Progress("train-memory", "update", options.updates, update, quiet=job.quiet) as bar,
-        _open(job, tables if not online else None, update) as slab,
+        _open(job, learner, update) as slab,
     ):
-        if online:
-            online.attach(slab, tables, resumed=update > 0)
+        learner.attach(slab, resumed=update > 0)
         while update < options.updates and not stop:
-            # Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach.
-            if online:
-                online.refresh()
-            tensors = stager(next_batch(slab, tables, options, job.seed, update))
-            with watch.saved_tensors():
-                loss, state = rollout_loss(model, tensors, state)
-            for group in optimiser.param_groups:
-                group["lr"] = _learning_rate(options, update)
-            optimiser_step(model, optimiser, loss, options.clip)
-            losses += loss.detach()
-            if online:
-                online.average()
-            slab.advance()
+            learner.update(update, watch)
             update += 1
             if update % LOG_EVERY == 0 or update == options.updates:
-                mean = float(losses) / (update % LOG_EVERY or LOG_EVERY)
-                _check_finite(job, mean, update, _learning_rate(options, update))
-                losses.zero_()
+                mean = float(learner.losses) / (update % LOG_EVERY or LOG_EVERY)
+                _check_finite(job, mean, update, learner.learning_rate(update))
+                learner.losses.zero_()
                 rate = watch.rate(LOG_EVERY)
                 metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
                 bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
@@ -217,7 +208,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
                     best = value
                     save_model(job.folder, model, job.manifest.task, job.config, "best")
                 bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
-                if options.until_rmse and result.get("rmse", math.inf) < options.until_rmse:
+                if _reached(options, result):
                     break
             if update % options.checkpoint_every == 0:
                 with watch.paused():
@@ -244,30 +235,37 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
     }
 
 
-def _open(job: MemoryJob, tables: TargetTables | None, update: int) -> Slab:
-    options = job.options
+def _reached(options: TrainMemoryOptions, result: dict[str, float]) -> bool:
+    """Whether the training is to stop here because what was asked for is reached."""
+    if options.until_rmse and result.get("rmse", math.inf) < options.until_rmse:
+        return True
+    return bool(options.until_accuracy and result.get("accuracy", 0.0) >= options.until_accuracy)
+
+
+def _open(job: MemoryJob, learner: MemoryLearner, update: int) -> Slab:
+    options, spec = job.options, job.spec
     choose = None
-    if options.select != "current" and (job.detector or options.select == "uniform"):
+    if options.select != "current" and not job.online:
         scores = stored_scores(job.manifest.run, job.detector) if options.select == "surprise" else uniform_scores
         choose = chooser(scores, options.targets, options.temperature, job.seed)
+
+    def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
+        return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
+
     return open_slab(
         split_of(job.manifest, "train"),
-        job.spec,
-        batch=options.batch,
+        spec,
+        batch=options.walkers,
         rollout=options.rollout,
         gamma=job.gamma,
         seed=job.seed,
         update=update,
         memory=options.slab_memory << 20,
-        with_targets=choose is None,
+        with_targets=choose is None or options.context == "carried",
         choose=choose,
-        tables=tables,
+        gather=gather,
+        on_fresh=learner.on_fresh,
     )
-
-
-def _learning_rate(options: TrainMemoryOptions, update: int) -> float:
-    share = update / options.updates
-    return options.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
 
 
 def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
@@ -279,7 +277,3 @@ def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
         f"the loss is no longer finite ({loss}) at update {update:,} with learning rate {lr:.3g}; {where}. Use a "
         "smaller --lr or --clip with --restart, and check the data for extreme values."
     )
-
-
-def _largest(model: MemoryModel) -> torch.Tensor:
-    return torch.stack([p.detach().abs().max() for p in model.parameters()]).max()

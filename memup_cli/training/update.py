@@ -2,32 +2,59 @@
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stores.slab import Slab
 
 from ..configs import TrainMemoryOptions
+from ..models.contexts import CarriedContext, WindowContext
 from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
+from .candidates import CONTEXT, TargetTables, distinct
 from .targets import TARGET
-from .windows import TargetTables, prediction_points
+from .windows import prediction_points
+
+NOW = "now"  # y of the rollout's own steps, on which a carried context encoder is trained
 
 
-def rollout_loss(model: MemoryModel, tensors: dict[str, torch.Tensor], state: State) -> tuple[torch.Tensor, State]:
-    """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, x_k) over prediction points t and targets k in U_t.
+def rollout_loss(model: MemoryModel, tensors: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
+    """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, c_k) over prediction points t and targets k in U_t.
 
-    Returns the state after the rollout, detached: gradients flow through r steps and no further.
+    Returns the state after the rollout, detached: gradients flow through r steps and no further. A carried context
+    encoder has its state after the memory's.
     """
-    m, state = model.rollout(tensors, reset(state, tensors["fresh"]))  # (B, r, H)
+    state = reset(state, tensors["fresh"])
+    parts = len(model.memory.initial(0))
+    m, after = model.rollout(tensors, state[:parts])  # (B, r, H)
+    extra = None
+    if isinstance(model.context, CarriedContext):
+        c, carried = model.context(tensors, state[parts:])  # (B, r, C)
+        after = (*after, *carried)
+        # The encoder learns from the current step, the memory being fixed; the memory learns from the future below.
+        extra = _mean(model.losses(model.predict(m.detach(), c), tensors[NOW]), tensors["valid"])
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    query = {name: tensors[f"query.{name}"] for name in model.query.names}
-    each = model.losses(model.predict(m, query), tensors[TARGET])  # (B, P, K)
-    weight = tensors["exists"].float()
-    loss = (each * weight).sum() / weight.sum().clamp(min=1)
-    return loss, tuple(part.detach() for part in state)
+    loss = _mean(model.losses(model.predict(m, _contexts(model, tensors)), tensors[TARGET]), tensors["exists"])
+    return loss if extra is None else loss + extra, tuple(part.detach() for part in after)
 
 
-def optimiser_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, loss: torch.Tensor, clip: float) -> None:
+def _contexts(model: MemoryModel, tensors: dict[str, Tensor]) -> Tensor:
+    """c_k of the selected targets: (B, P, K, C)."""
+    context = model.context
+    if isinstance(context, CarriedContext):
+        return tensors[f"query.{CONTEXT}"]
+    query = {name.removeprefix("query."): values for name, values in tensors.items() if name.startswith("query.")}
+    if isinstance(context, WindowContext):
+        return context(query)[tensors["which"]].view(*tensors["exists"].shape, -1)
+    return context(query)
+
+
+def _mean(losses: Tensor, which: Tensor) -> Tensor:
+    weight = which.float()
+    return (losses * weight).sum() / weight.sum().clamp(min=1)
+
+
+def optimiser_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, clip: float) -> None:
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
@@ -45,8 +72,17 @@ def next_batch(
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
         return batch
+    if options.context == "carried":
+        batch |= {NOW: batch[TARGET], "valid": np.arange(options.rollout) < valid[:, None]}
     points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, (seed, update))
     query, y, exists = tables.look_up(slab.offset[:, None] + points)
     batch |= {f"query.{name}": values for name, values in query.items()}
     batch |= {TARGET: y, "exists": exists, "points": points}
     return batch
+
+
+def once_each(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The different context windows of a batch, and which one each target has."""
+    windows = {name: values for name, values in batch.items() if name.startswith("query.")}
+    different, which = distinct(windows, batch["exists"].ndim)
+    return {**batch, **different, "which": which}

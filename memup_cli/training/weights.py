@@ -11,6 +11,7 @@ from stores.errors import DamagedData
 from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 
+from ..configs import TrainMemoryOptions
 from ..models.baselines import Baseline
 from ..models.predictor import MemoryModel
 from ..runs import altered_weights
@@ -19,7 +20,7 @@ from .stages import again, require, spec_of
 
 
 def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
-    return MemoryModel(spec, config["cell"], config["hidden"], horizon, config["predictor_hidden"])
+    return MemoryModel(spec, {**TrainMemoryOptions().model_dump(), **config}, horizon)
 
 
 def load_model(manifest: Manifest, which: str) -> MemoryModel:

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from memup_cli.tasks.copying import Copy, CopyOptions
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.selection import SuffixTop, suffix_top
+from memup_cli.training.candidates import Candidates, TargetTables, gather_candidates, query_fields
+from memup_cli.training.selection import suffix_top
 from memup_cli.training.targets import discounted_returns, previous_actions, targets
-from memup_cli.training.windows import Candidates, TargetTables, gather_candidates, prediction_points
+from memup_cli.training.windows import prediction_points
 
 
 @given(
@@ -42,13 +43,14 @@ def test_actions_come_one_step_late_and_none_is_no_class():
 def test_a_look_up_gives_the_rows_of_the_selected_steps(block):
     spec = TMaze(TMazeOptions()).spec
     rng = np.random.default_rng(0)
-    tables = TargetTables(3, 2, spec)
+    tables = TargetTables(3, 2, spec, query_fields(spec, "point", 1, 1))
     episodes, tops = [], []
     for slot, length in enumerate((40, 90, 300)):
         episode = TMaze(TMazeOptions(length=length)).episode(slot).arrays
         steps = len(episode["reward"])
         top = suffix_top(rng.normal(size=steps).astype(np.float32), 2)
-        found = gather_candidates(top, spec, 0.0, block, steps, lambda name, a, b, episode=episode: episode[name][a:b])
+        read = lambda name, a, b, episode=episode: episode[name][a:b]  # noqa: E731
+        found = gather_candidates(top, spec, 0.0, "point", 1, block, steps, read)
         tables.put(slot, found)
         episodes.append(episode)
         tops.append(top)
@@ -67,11 +69,12 @@ def test_a_look_up_gives_the_rows_of_the_selected_steps(block):
 
 def test_many_changes_are_looked_up_too():
     spec = Copy(CopyOptions()).spec
-    tables = TargetTables(2, 1, spec)
+    tables = TargetTables(2, 1, spec, query_fields(spec, "point", 1, 1))
     top = suffix_top(np.arange(1000, 0, -1).astype(np.float32), 1)  # every step is the best of its suffix
     rows = {"input": np.zeros(1000, np.uint8)}
-    tables.put(0, Candidates(top, rows, np.arange(1000).astype(np.uint8)))
-    tables.put(1, Candidates(SuffixTop(top.changes, top.best), rows, np.arange(1000).astype(np.uint8)))
+    found = Candidates(top, np.arange(1000), rows, np.arange(1000).astype(np.uint8))
+    tables.put(0, found)
+    tables.put(1, found)
     _, y, exists = tables.look_up(np.array([[5], [200]]))
     assert exists.all()
     assert y[:, 0, 0].tolist() == [5, 200]

@@ -1,0 +1,110 @@
+"""What train-memory updates: the model with its optimiser, the states that walkers carry, what they are to predict."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stores.reader import Trajectories
+from stores.slab import Slab
+
+from ..configs import TrainMemoryOptions
+from ..models.contexts import CarriedContext
+from ..models.predictor import MemoryModel
+from ..tasks.spec import TaskSpec
+from .arrivals import Arrivals
+from .candidates import Candidates, TargetTables, query_fields
+from .replay import Rarity, Replay
+from .staging import Stager
+from .update import next_batch, once_each, optimiser_step, rollout_loss
+from .watch import Watch
+
+FINAL_LR = 0.1
+
+
+class MemoryLearner:
+    """Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach."""
+
+    def __init__(
+        self, model: MemoryModel, options: TrainMemoryOptions, spec: TaskSpec, train: Trajectories, seed: int,
+        online: bool,
+    ) -> None:  # fmt: skip
+        self.model, self._options, self._seed = model, options, seed
+        device = next(model.parameters()).device
+        self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+        kept = query_fields(spec, options.context, options.window, options.context_hidden)
+        self._tables = TargetTables(options.walkers, options.targets, spec, kept)
+        carried = isinstance(model.context, CarriedContext)
+        self._arrivals = Arrivals(model, seed, options, online) if online or carried else None
+        self._replay = None
+        if options.walkers < options.batch:
+            rarity = Rarity(train, spec, options.rollout)
+            names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
+            self._replay = Replay(options.replay_size, options.batch - options.walkers, rarity, names, seed)
+        self.walking = model.memory.initial(options.walkers)
+        if isinstance(model.context, CarriedContext):
+            self.walking += model.context.initial(options.walkers)
+        self._stager = Stager(device)
+        self.losses = torch.zeros((), device=device)  # summed since the last log
+
+    def on_fresh(self, slot: int, candidates: Candidates) -> None:
+        """Targets of a slot's new episode, chosen by stored scores."""
+        if self._arrivals:
+            self._arrivals.choose(slot, candidates)
+        else:
+            self._tables.put(slot, candidates)
+
+    def attach(self, slab: Slab, resumed: bool) -> None:
+        self._slab = slab
+        if self._arrivals:
+            self._arrivals.attach(slab, self._tables, resumed)
+
+    def learning_rate(self, update: int) -> float:
+        share = update / self._options.updates
+        return self._options.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
+
+    def update(self, update: int, watch: Watch) -> None:
+        options = self._options
+        if self._arrivals:
+            self._arrivals.refresh()
+        batch, state = next_batch(self._slab, self._tables, options, self._seed, update), self.walking
+        if self._replay:
+            batch, state = self._replay.mix(batch, state, update)
+        tensors = self._stager(once_each(batch) if options.context == "window" else batch)
+        with watch.saved_tensors():
+            loss, after = rollout_loss(self.model, tensors, state)
+        self.walking = tuple(part[: options.walkers] for part in after)
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.learning_rate(update)
+        optimiser_step(self.model, self._optimiser, loss, options.clip)
+        self.losses += loss.detach()
+        if self._arrivals:
+            self._arrivals.average()
+        self._slab.advance()
+
+    def largest(self) -> Tensor:
+        """Of the summed losses and the weights: not finite if anything is not."""
+        return self.losses + torch.stack([p.detach().abs().max() for p in self.model.parameters()]).max()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "state": list(self.walking),
+            "losses": self.losses,
+            "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
+            "replay": self._replay.state() if self._replay else {},
+            "rng": torch.get_rng_state(),
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        self.model.load_state_dict(saved["model"])
+        self._optimiser.load_state_dict(saved["optimiser"])
+        self.walking = tuple(saved["state"])
+        self.losses += saved["losses"]
+        if self._arrivals:
+            self._arrivals.load(saved["arrivals"], self._tables)
+        if self._replay:
+            self._replay.load(saved["replay"])
+        torch.set_rng_state(saved["rng"].cpu())
