@@ -9,7 +9,7 @@ import typer
 from typer.exceptions import TyperException
 
 from . import __version__, console
-from .commands import collect, evaluate, inspect_run, score, status, train_agent, train_memory, verify
+from .commands import collect, evaluate, inspect_run, score, status, train_agent, train_baseline, train_memory, verify
 from .errors import exit_code
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.add_typer(collect.app, name="collect")
 app.command("score", help=score.HELP)(score.score)
 app.command("train-memory", help=train_memory.HELP)(train_memory.train_memory)
+app.command("train-baseline", help=train_baseline.HELP)(train_baseline.train_baseline)
 app.command("train-agent", help=train_agent.HELP)(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
 app.command("status")(status.status)

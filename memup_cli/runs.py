@@ -125,15 +125,16 @@ def _somebody_writes(run: Path) -> bool:
 
 def stage_folder(stage: str) -> str:
     """Where a stage keeps its result, and its owner's lease while it runs."""
-    name, _, agent = stage.partition("/")
-    known = {"score": "detector", "train-memory": "memory", "train-agent": f"agent/{agent}"}
+    name, _, which = stage.partition("/")
+    known = {"score": "detector", "train-memory": "memory"}
+    known |= {"train-baseline": f"baseline/{which}", "train-agent": f"agent/{which}"}
     return known.get(name, "evaluation")
 
 
 def altered_weights(manifest: Manifest, stage: str) -> list[Path]:
     """Weights that a stage left, and of the memory an agent acts on, that are gone or not what was recorded."""
     entry = manifest.stages[stage]
-    wanted = [("memory", which, digest) for which, digest in entry.get("weights", {}).items()]
+    wanted = [(stage_folder(stage), which, digest) for which, digest in entry.get("weights", {}).items()]
     if stage.startswith("train-agent/"):
         wanted += [(output["path"], "policy", output["digest"]) for output in entry.get("outputs", {}).values()]
         if acts_on := entry.get("acts_on"):

@@ -1,12 +1,12 @@
-"""memup evaluate: memory error at the steps that matter, and how well an agent plays, with intervals."""
+"""memup evaluate: memory error at the steps that matter, baselines beside it, and how well an agent plays."""
 
 from typing import Any
 
 import typer
 
 from .. import console
-from ..configs import EvaluateAgentOptions, EvaluateOptions, StageOptions
-from ..errors import UsageProblem
+from ..configs import EvaluateAgentOptions, EvaluateBaselinesOptions, EvaluateOptions, StageOptions
+from ..errors import StageMissing, UsageProblem
 from .options import command_function
 
 app = typer.Typer(help="Measure what was trained, on episodes it has not seen.", no_args_is_help=True)
@@ -134,3 +134,71 @@ agent = command_function(
     "evaluate", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent, {"stage": "Every stage"}
 )
 app.command("agent", help=AGENT_HELP)(agent)
+
+
+BASELINES_HELP = """Compare the memory and all baselines of a run: error at the steps that matter, and what they cost.
+
+Example: memup evaluate baselines --run runs/copy-120"""
+
+
+def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
+    from stores.files import make_folder, to_json, write_durably
+
+    from ..training.comparison import compare, trained_methods
+    from ..training.stages import digests, open_run, prepare_device, record
+
+    device = prepare_device(stage.device, stage.threads)
+    manifest = open_run(stage.run)
+    methods = trained_methods(manifest)
+    if methods in ([], ["train-memory"]):
+        raise StageMissing(
+            f"{manifest.run} has no trained baseline; run `memup train-baseline --run {manifest.run}` first"
+        )
+    if stage.dry_run:
+        plan = {"run": str(manifest.run), "methods": methods, "config": options.model_dump()}
+        console.result(plan, stage.json_, lambda: f"Would compare {', '.join(methods)} of {manifest.run}.")
+        return
+    rows = compare(manifest, options.checkpoint, options.episodes, device)
+    data = {"run": str(manifest.run), "rows": rows, "checkpoint": options.checkpoint}
+    make_folder(manifest.run / "evaluation")
+    write_durably(manifest.run / "evaluation" / "baselines.json", to_json(data))
+    made = [name for method in methods for name in manifest.stages[method]["outputs"]]
+    inputs = digests(manifest, "test", *made)
+    metrics = {row["method"]: row.get("accuracy", row.get("rmse", row["outcome"])) for row in rows}
+    record(manifest, "evaluate/baselines", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
+    console.result(data, stage.json_, lambda: _comparison(data))
+
+
+def _comparison(data: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    rows = data["rows"]
+    figures = ["accuracy"] if any("accuracy" in row for row in rows) else ["rmse", "mse"]
+    table = Table(title=f"{data['run']}: test error at the steps that matter", title_justify="left")
+    columns = ("method", *figures, f"95% interval of {figures[0]}", "kept per update", "x MemUP", "updates", "minutes")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "method" else "right")
+    for row in rows:
+        if row["outcome"] != "trained":
+            needed, limit = (console.human_bytes(row[key]) for key in ("predicted_bytes", "limit_bytes"))
+            blank = [""] * len(figures[1:])
+            table.add_row(row["method"], row["outcome"], *blank, "", f"needs {needed} of {limit}", "", "", "")
+            continue
+        low, high = row["interval"]
+        ratio, minutes = ("" if row[key] is None else f"{row[key]:.3g}" for key in ("ratio_to_memup", "minutes"))
+        table.add_row(
+            row["method"],
+            *(f"{row[figure]:.4g}" for figure in figures),
+            f"{low:.4g} to {high:.4g}",
+            console.human_bytes(row["saved_tensor_bytes"]),
+            ratio,
+            f"{row['updates']:,}",
+            minutes,
+        )
+    return table
+
+
+baselines = command_function(
+    "evaluate", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines, {"stage": "Every stage"}
+)
+app.command("baselines", help=BASELINES_HELP)(baselines)

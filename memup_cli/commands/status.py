@@ -60,6 +60,9 @@ def _table(data: dict[str, Any]) -> Any:
         if entry.get("rounds") and entry["status"] != "complete":
             last = entry["rounds"][-1]
             notes.append(f"{name}: round {last['round']} of {entry['config']['alternate']}, phase {last['phase']}")
+        if entry.get("metrics", {}).get("outcome") == "out of memory":
+            wanted, limit = (console.human_bytes(entry["metrics"][key]) for key in ("predicted_bytes", "limit_bytes"))
+            notes.append(f"{name}: out of memory (it needs {wanted}, the limit is {limit}); nothing was trained")
         if entry["status"] == "failed" and entry.get("problem"):
             notes.append(f"{name} failed: {entry['problem']}")
         if entry["stale"]:

@@ -111,6 +111,8 @@ def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
         commands.append(again(manifest, "score", restart=False))
     if any(part[0] == "memory" for part in parts):
         commands.append(again(manifest, "train-memory", restart=True))
+    baselines = [part[1] for part in parts if part[0] == "baseline"]
+    commands += [again(manifest, f"train-baseline/{name}", restart=True) for name in dict.fromkeys(baselines)]
     commands += [again(manifest, f"train-agent/{agent}", restart=True) for agent in dict.fromkeys(agents)]
     return commands
 

@@ -68,8 +68,12 @@ class MemoryModel(nn.Module):
         return out if self.kind == "classes" else out.squeeze(-1)
 
     def losses(self, prediction: Tensor, y: Tensor) -> Tensor:
-        """-log q(y_k | m_t, c_k) per target (eq. 5): cross-entropy, or squared error (a unit-variance Gaussian)."""
-        if self.kind == "classes":
-            flat = F.cross_entropy(prediction.flatten(0, -2), y.long().flatten(), reduction="none")
-            return flat.view(y.shape)
-        return (prediction - y) ** 2
+        return prediction_losses(self.kind, prediction, y)
+
+
+def prediction_losses(kind: str, prediction: Tensor, y: Tensor) -> Tensor:
+    """-log q(y_k | m_t, c_k) per target (eq. 5): cross-entropy, or squared error (a unit-variance Gaussian)."""
+    if kind == "classes":
+        flat = F.cross_entropy(prediction.flatten(0, -2), y.long().flatten(), reduction="none")
+        return flat.view(y.shape)
+    return (prediction - y) ** 2

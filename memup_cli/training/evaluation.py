@@ -105,13 +105,13 @@ def _sweep(
     state = model.memory.initial(len(where))
     carried = model.context.initial(len(where)) if isinstance(model.context, CarriedContext) else ()
     found: list[tuple[np.ndarray, ...]] = []
-    read = _Reader()
-    whole_targets = [_targets(read, shard, row, spec, gamma) for shard, row in where]
+    read = Reader()
+    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
     sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
         lead = min(start, model.context.window - 1) if isinstance(model.context, WindowContext) else 0
-        arrays, matters = _read_block(read, where, lengths, spec, start - lead, stop)
+        arrays, matters = read_block(read, where, lengths, spec, start - lead, stop)
         for a in range(lead, stop - start + lead, sweep):
             b = min(a + sweep, stop - start + lead)
             with torch.no_grad():
@@ -151,7 +151,7 @@ def _contexts(
     return encoded[torch.from_numpy(which).to(device)]
 
 
-class _Reader:
+class Reader:
     """Steps of fields, with the last decoded chunks kept: short episodes that follow each other share one."""
 
     def __init__(self) -> None:
@@ -173,13 +173,13 @@ class _Reader:
         return self._chunks[key][start - index * size : stop - index * size].copy()
 
 
-def _targets(read: _Reader, shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
+def episode_targets(read: Reader, shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
     start = int(row[START])
     return targets(spec, {spec.target: read(shard, spec.target, start, start + int(row[LENGTH]))}, gamma)
 
 
-def _read_block(
-    read: _Reader, where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
+def read_block(
+    read: Reader, where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Steps [start, stop) of every episode, padded with zeros, and which of them matter."""
     arrays: dict[str, np.ndarray] = {}

@@ -28,10 +28,12 @@ from ..tasks.spec import StepRule, TaskSpec
 def again(manifest: Manifest, stage: str, restart: bool) -> str:
     """The command that runs a stage again as it was run last, wherever the run lies now; else a plain one."""
     recorded = manifest.stages.get(stage, {}).get("attempt", {}).get("command", "")
-    name, _, agent = stage.partition("/")
+    name, _, which = stage.partition("/")
     words = shlex.split(recorded)
     if words[1:2] != [name]:
-        words = ["memup", name, *(["--agent", agent] if agent else [])]
+        model, _, truncate = which.partition("-tr")
+        flags = ["--agent", which] if name == "train-agent" else ["--model", model]
+        words = ["memup", name, *(flags if which else []), *(["--truncate", truncate] if truncate else [])]
     kept: list[str] = []
     for before, word in itertools.pairwise(["", *words]):
         if "--run" not in (before, word) and not re.match(r"--run=|--(restart|json|quiet|dry-run)$", word):
@@ -42,7 +44,8 @@ def again(manifest: Manifest, stage: str, restart: bool) -> str:
 def open_run(run: Path | None) -> Manifest:
     """The run's manifest, its data complete, and no links in the way of what is written."""
     manifest = Manifest.load(find_run(run))
-    for folder in (manifest.run, manifest.run / "agent", manifest.run / "logs", manifest.run / "rounds"):
+    inner = ("agent", "baseline", "logs", "logs/train-baseline", "rounds")
+    for folder in (manifest.run, *(manifest.run / name for name in inner)):
         refuse_link(folder)
         for path in folder.iterdir() if folder.is_dir() else ():
             refuse_link(path)

@@ -54,7 +54,7 @@ def _mean(losses: Tensor, which: Tensor) -> Tensor:
     return (losses * weight).sum() / weight.sum().clamp(min=1)
 
 
-def optimiser_step(model: MemoryModel, optimiser: torch.optim.Optimizer, loss: Tensor, clip: float) -> None:
+def optimiser_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, clip: float) -> None:
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)

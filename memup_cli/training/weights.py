@@ -1,17 +1,20 @@
-"""The weights of a trained memory: safetensors, with the task and options that made them beside them."""
+"""The weights of a trained memory or baseline: safetensors, with the task and options that made them beside them."""
 
 import hashlib
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load, save
+from torch import nn
 
 from stores.errors import DamagedData
 from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 
 from ..configs import TrainMemoryOptions
+from ..models.baselines import Baseline
 from ..models.predictor import MemoryModel
+from ..runs import altered_weights
 from ..tasks.spec import TaskSpec
 from .stages import again, require, spec_of
 
@@ -41,7 +44,25 @@ def restore(spec: TaskSpec, config: dict[str, Any], data: bytes) -> MemoryModel:
     return model.eval()
 
 
-def save_model(folder: Path, model: MemoryModel, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
+def build_baseline(spec: TaskSpec, config: dict[str, Any]) -> Baseline:
+    return Baseline(spec, config["model"], config["hidden"], config["layers"], config["heads"])
+
+
+def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
+    """A trained baseline of a run: its best or its last weights."""
+    stage = f"train-baseline/{name}"
+    config = require(manifest, stage)["config"]
+    if found := altered_weights(manifest, stage):
+        raise DamagedData(
+            f"{found[0]} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, stage, restart=True)}` to train it again."
+        )
+    model = build_baseline(spec_of(manifest), config)
+    model.load_state_dict(load(read_file(manifest.run / "baseline" / name / f"{which}.safetensors")))
+    return model.eval()
+
+
+def save_model(folder: Path, model: nn.Module, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
     """Write the best or the last weights; returns their digest."""
     make_folder(folder)
     data = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})

@@ -74,12 +74,13 @@ def open_slab(
     memory: int,
     with_targets: bool,
     choose: Callable[[Visit], SuffixTop] | None,
-    gather: Gather,
-    on_fresh: Callable[[int, Candidates], None],
+    gather: Gather | None = None,
+    on_fresh: Callable[[int, Candidates], None] | None = None,
+    more: tuple[Derived, ...] = (),
 ) -> Slab:
     """A slab with the memory's inputs; with_targets: also each step's query and y, for predicting the current step."""
     wanted = {*spec.memory_input, *(spec.query if with_targets else ())}
-    derived = []
+    derived = [*more]
     if PREVIOUS_ACTION in wanted:
 
         def late(visit: Visit, read: Read, start: int, stop: int) -> np.ndarray:
@@ -96,7 +97,7 @@ def open_slab(
         derived.append(Derived(target_field(spec), y))
 
     def prepare(visit: Visit, read: Read) -> Candidates | None:
-        if choose is None:
+        if choose is None or gather is None:
             return None
         return gather(choose(visit), visit.shard.layout.chunk_steps, visit.length, read)
 

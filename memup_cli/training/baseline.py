@@ -1,0 +1,249 @@
+"""The train-baseline stage: LSTM, SRNN and Transformer on the same store, over whole sequences or truncated."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stores.manifest import Manifest
+
+from .. import console
+from ..configs import TrainBaselineOptions
+from ..errors import BadInput, UsageProblem
+from ..interrupts import StopFlag
+from ..runs import altered_weights
+from ..tasks.spec import TaskSpec
+from . import checkpoint
+from .baseline_evaluation import predict_baseline
+from .baseline_windows import check_slab, next_batch, open_windows, window_loss
+from .descent import check_finite, largest, learning_rate
+from .metrics import Metrics
+from .room import free_bytes, predict_bytes
+from .stages import (
+    continue_command,
+    digests,
+    is_up_to_date,
+    note_resume,
+    open_run,
+    owned,
+    record,
+    spec_of,
+    split_of,
+)
+from .staging import Stager
+from .update import optimiser_step
+from .watch import Watch, peak_rss
+from .weights import build_baseline, save_model, saved_digest
+
+LOG_EVERY = 50
+LAYERS = {"lstm": 2, "srnn": 1, "transformer": 4}
+OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True)
+class BaselineJob:
+    """A fully resolved train-baseline command."""
+
+    manifest: Manifest
+    spec: TaskSpec
+    options: TrainBaselineOptions
+    seed: int
+    device: torch.device
+    restart: bool
+    quiet: bool
+
+    @property
+    def stage(self) -> str:
+        return f"train-baseline/{self.options.name}"
+
+    @property
+    def folder(self) -> Path:
+        return self.manifest.run / "baseline" / self.options.name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the result depends on, defaults filled in; how often it is saved and what is free does not count."""
+        free = {"checkpoint_every", "slab_memory", "memory_limit"}
+        chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
+        chosen["layers"] = self.options.layers or LAYERS[self.options.model]
+        chosen["gamma"] = self.spec.gamma if self.options.gamma is None else self.options.gamma
+        return {**chosen, "seed": self.seed}
+
+    @property
+    def longest(self) -> int:
+        return int(split_of(self.manifest, "train").lengths.max())
+
+    @property
+    def window(self) -> int:
+        """Steps of an update: a whole episode, however long, unless truncated."""
+        return min(self.options.truncate or self.longest, self.longest)
+
+
+def resolve(
+    run: Path | None, options: TrainBaselineOptions, seed: int, device: torch.device, **flags: bool
+) -> BaselineJob:
+    """Check what the command needs: collected data, and options that suit the task."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    if not len(split_of(manifest, "test")):
+        raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
+    if options.until_mse and spec.target_kind == "classes":
+        raise UsageProblem("--until-mse is for numbers; this task predicts classes")
+    if options.until_accuracy and spec.target_kind != "classes":
+        raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
+    return BaselineJob(manifest, spec, options, seed, device, **flags)
+
+
+def memory_needed(job: BaselineJob) -> dict[str, int]:
+    """What an update will need, and what it may take."""
+    limit = job.options.memory_limit << 20 if job.options.memory_limit else free_bytes(job.device)
+    model = build_baseline(job.spec, job.config).to(job.device)
+    needed = predict_bytes(job.spec, job.options, model, job.window)
+    return {"predicted_bytes": needed, "limit_bytes": limit}
+
+
+def train_baseline(job: BaselineJob) -> dict[str, Any]:
+    """Run the stage; returns the summary to print."""
+    told = {"run": str(job.manifest.run), "model": job.options.name}
+    inputs = digests(job.manifest, "train", "test")
+    begun = checkpoint.exists(job.folder)
+    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
+    metrics = job.manifest.stages[job.stage]["metrics"] if done else {}
+    if done and "outcome" not in metrics and not altered_weights(job.manifest, job.stage):
+        return {**told, "outcome": "up to date", **metrics}
+    progress = {"done": 0, "total": job.options.updates}
+    room = memory_needed(job) if job.restart or not begun else None  # what was begun did fit
+    if fits := room is None or room["predicted_bytes"] <= room["limit_bytes"]:
+        check_slab(split_of(job.manifest, "train"), job.spec, job.options, job.window)
+    elif done:
+        return {**told, **metrics}
+    stop = StopFlag()
+    with owned(job.folder, job.quiet) as still_ours, stop:
+        if job.restart or job.stage not in job.manifest.stages:
+            checkpoint.clear(job.folder)
+        base = {"config": job.config, "inputs": inputs, "progress": progress, "outputs": {}, "weights": {}}
+        if not fits:
+            metrics = {"outcome": OUT_OF_MEMORY, **(room or {})}
+            record(job.manifest, job.stage, "complete", **base, metrics=metrics)
+            return {**told, **metrics}
+        record(job.manifest, job.stage, "running", **base)
+        try:
+            metrics = _train(job, stop, still_ours)
+        except BadInput as error:
+            record(job.manifest, job.stage, "failed", problem=str(error))
+            raise
+    progress["done"] = metrics["updates"]
+    if stop:
+        record(job.manifest, job.stage, "interrupted", progress=progress)
+        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+    weights = {which: metrics.pop(which) for which in ("best", "last")}
+    path = f"baseline/{job.options.name}"
+    outputs = {path: {"path": path, "digest": weights["last"]}}
+    record(
+        job.manifest, job.stage, "complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights
+    )  # fmt: skip
+    return {**told, "outcome": "trained", **metrics}
+
+
+def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
+    options, spec, device, config = job.options, job.spec, job.device, job.config
+    train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
+    torch.manual_seed(job.seed)
+    model = build_baseline(spec, config).to(device)
+    optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+    state = model.initial(options.batch)
+    losses = torch.zeros((), device=device)
+    stager, watch = Stager(device), Watch()
+    update, best = 0, math.inf
+    if (saved := checkpoint.load_latest(job.folder, device)) is not None:
+        model.load_state_dict(saved["model"])
+        optimiser.load_state_dict(saved["optimiser"])
+        update, best, state = saved["update"], saved["best"], tuple(saved["state"])
+        losses += saved["losses"]
+        watch.saved_bytes = saved["saved_tensor_bytes"]
+        note_resume(job.stage, f"update {update:,}", job.quiet)
+    began_at = update
+    result: dict[str, float] = {}
+
+    def save() -> None:
+        check_finite(
+            job.folder, float(losses + largest(model)), update, learning_rate(options.lr, update, options.updates)
+        )
+        still_ours()
+        content = {
+            "update": update,
+            "best": best,
+            "model": model.state_dict(),
+            "optimiser": optimiser.state_dict(),
+            "state": list(state),
+            "losses": losses,
+            "saved_tensor_bytes": watch.saved_bytes,
+        }
+        checkpoint.save(job.folder, update, content)
+
+    with (
+        Metrics(job.manifest.run / "logs" / job.stage, update) as metrics,
+        console.Progress(job.stage, "update", options.updates, update, quiet=job.quiet) as bar,
+        open_windows(train, spec, options, job.window, job.seed, update) as slab,
+    ):
+        while update < options.updates and not stop:
+            tensors = stager(next_batch(slab))
+            with watch.saved_tensors():
+                loss, state = window_loss(model, tensors, state, balanced=spec.evaluate is not None)
+            lr = learning_rate(options.lr, update, options.updates)
+            for group in optimiser.param_groups:
+                group["lr"] = lr
+            optimiser_step(model, optimiser, loss, options.clip)
+            losses += loss.detach()
+            slab.advance()
+            update += 1
+            if update % LOG_EVERY == 0 or update == options.updates:
+                mean = float(losses) / (update % LOG_EVERY or LOG_EVERY)
+                check_finite(job.folder, mean, update, lr)
+                losses.zero_()
+                rate = watch.rate(LOG_EVERY)
+                metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
+                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
+            if update % options.evaluate_every == 0 or update == options.updates:
+                still_ours()
+                with watch.paused():
+                    found = predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes)
+                    result = found.metrics()
+                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
+                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
+                if value <= best:
+                    best = value
+                    save_model(job.folder, model, job.manifest.task, config, "best")
+                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
+                if _good_enough(options, result):
+                    break
+            if update % options.checkpoint_every == 0:
+                with watch.paused():
+                    save()
+        if stop:
+            save()
+            return {"updates": update}
+    if not result:  # an attempt that was killed after its last update left only the evaluation to do
+        result = predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes).metrics()
+    last = save_model(job.folder, model, job.manifest.task, config, "last")
+    main = "accuracy" if spec.target_kind == "classes" else "rmse"
+    return {
+        "updates": update,
+        **result,
+        f"best_{main}": abs(best),
+        "updates_per_second": watch.overall(update - began_at),
+        "data_wait_share": watch.wait_share(slab),
+        "peak_rss_bytes": peak_rss(),
+        "saved_tensor_bytes": watch.saved_bytes,
+        "best": saved_digest(job.folder, "best"),
+        "last": last,
+    }
+
+
+def _good_enough(options: TrainBaselineOptions, result: dict[str, float]) -> bool:
+    if options.until_accuracy and result.get("accuracy", 0) >= options.until_accuracy:
+        return True
+    return bool(options.until_mse and result.get("mse", math.inf) < options.until_mse)
