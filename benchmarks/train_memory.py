@@ -53,18 +53,18 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
             slab.advance()
         for tensors in ready:  # the first updates make torch choose its kernels
             loss, state = rollout_loss(model, tensors, state)
-            optimiser_step(model, optimiser, loss, options.clip)
+            optimiser_step(model, optimiser, loss, options.lr, options.clip)
         streamed, in_ram = 0.0, 0.0
         waited = slab.wait_seconds
         for update in range(updates):  # in turns, one update each, so that a busy machine troubles both alike
             began = time.perf_counter()
             tensors = stager(next_batch(slab, tables, options, 0, update))
             loss, state = rollout_loss(model, tensors, state)
-            optimiser_step(model, optimiser, loss, options.clip)
+            optimiser_step(model, optimiser, loss, options.lr, options.clip)
             slab.advance()
             turn = time.perf_counter()
             loss, state = rollout_loss(model, ready[update % len(ready)], state)
-            optimiser_step(model, optimiser, loss, options.clip)
+            optimiser_step(model, optimiser, loss, options.lr, options.clip)
             streamed, in_ram = streamed + turn - began, in_ram + time.perf_counter() - turn
         waited = slab.wait_seconds - waited
     return {

@@ -9,24 +9,23 @@ from typing import Any
 import torch
 
 from stores.manifest import Manifest
+from stores.slab import Slab
 
-from .. import console
 from ..configs import TrainBaselineOptions
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
+from ..models.baselines import Baseline
 from ..runs import altered_weights
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .baseline_evaluation import predict_baseline
 from .baseline_windows import check_slab, next_batch, open_windows, window_loss
-from .descent import check_finite, largest, learning_rate
-from .metrics import Metrics
+from .descent import Course, descend
 from .room import free_bytes, predict_bytes
 from .stages import (
     continue_command,
     digests,
     is_up_to_date,
-    note_resume,
     open_run,
     owned,
     record,
@@ -35,10 +34,9 @@ from .stages import (
 )
 from .staging import Stager
 from .update import optimiser_step
-from .watch import Watch, peak_rss
-from .weights import build_baseline, save_model, saved_digest
+from .watch import Watch
+from .weights import build_baseline
 
-LOG_EVERY = 50
 LAYERS = {"lstm": 2, "srnn": 1, "transformer": 4}
 OUT_OF_MEMORY = "out of memory"
 
@@ -148,99 +146,65 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
     return {**told, "outcome": "trained", **metrics}
 
 
-def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
-    options, spec, device, config = job.options, job.spec, job.device, job.config
-    train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
-    torch.manual_seed(job.seed)
-    model = build_baseline(spec, config).to(device)
-    optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
-    state = model.initial(options.batch)
-    losses = torch.zeros((), device=device)
-    stager, watch = Stager(device), Watch()
-    update, best = 0, math.inf
-    if (saved := checkpoint.load_latest(job.folder, device)) is not None:
-        model.load_state_dict(saved["model"])
-        optimiser.load_state_dict(saved["optimiser"])
-        update, best, state = saved["update"], saved["best"], tuple(saved["state"])
-        losses += saved["losses"]
-        watch.saved_bytes = saved["saved_tensor_bytes"]
-        note_resume(job.stage, f"update {update:,}", job.quiet)
-    began_at = update
-    result: dict[str, float] = {}
+class BaselineLearner:
+    """A baseline with its optimiser and the states that its slots carry."""
 
-    def save() -> None:
-        check_finite(
-            job.folder, float(losses + largest(model)), update, learning_rate(options.lr, update, options.updates)
-        )
-        still_ours()
-        content = {
-            "update": update,
-            "best": best,
-            "model": model.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "state": list(state),
-            "losses": losses,
-            "saved_tensor_bytes": watch.saved_bytes,
+    def __init__(self, model: Baseline, options: TrainBaselineOptions, balanced: bool) -> None:
+        self.model, self._options, self._balanced = model, options, balanced
+        self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+        self._state = model.initial(options.batch)
+        device = next(model.parameters()).device
+        self._stager = Stager(device)
+        self.losses = torch.zeros((), device=device)
+
+    def attach(self, slab: Slab, resumed: bool) -> None:
+        self._slab = slab
+
+    def update(self, lr: float, update: int, watch: Watch) -> None:
+        tensors = self._stager(next_batch(self._slab))
+        with watch.saved_tensors():
+            loss, self._state = window_loss(self.model, tensors, self._state, self._balanced)
+        optimiser_step(self.model, self._optimiser, loss, lr, self._options.clip)
+        self.losses += loss.detach()
+        self._slab.advance()
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "state": list(self._state),
+            "losses": self.losses,
         }
-        checkpoint.save(job.folder, update, content)
 
-    with (
-        Metrics(job.manifest.run / "logs" / job.stage, update) as metrics,
-        console.Progress(job.stage, "update", options.updates, update, quiet=job.quiet) as bar,
-        open_windows(train, spec, options, job.window, job.seed, update) as slab,
-    ):
-        while update < options.updates and not stop:
-            tensors = stager(next_batch(slab))
-            with watch.saved_tensors():
-                loss, state = window_loss(model, tensors, state, balanced=spec.evaluate is not None)
-            lr = learning_rate(options.lr, update, options.updates)
-            for group in optimiser.param_groups:
-                group["lr"] = lr
-            optimiser_step(model, optimiser, loss, options.clip)
-            losses += loss.detach()
-            slab.advance()
-            update += 1
-            if update % LOG_EVERY == 0 or update == options.updates:
-                mean = float(losses) / (update % LOG_EVERY or LOG_EVERY)
-                check_finite(job.folder, mean, update, lr)
-                losses.zero_()
-                rate = watch.rate(LOG_EVERY)
-                metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
-                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
-            if update % options.evaluate_every == 0 or update == options.updates:
-                still_ours()
-                with watch.paused():
-                    found = predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes)
-                    result = found.metrics()
-                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
-                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
-                if value <= best:
-                    best = value
-                    save_model(job.folder, model, job.manifest.task, config, "best")
-                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
-                if _good_enough(options, result):
-                    break
-            if update % options.checkpoint_every == 0:
-                with watch.paused():
-                    save()
-        if stop:
-            save()
-            return {"updates": update}
-    if not result:  # an attempt that was killed after its last update left only the evaluation to do
-        result = predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes).metrics()
-    last = save_model(job.folder, model, job.manifest.task, config, "last")
-    main = "accuracy" if spec.target_kind == "classes" else "rmse"
-    return {
-        "updates": update,
-        **result,
-        f"best_{main}": abs(best),
-        "updates_per_second": watch.overall(update - began_at),
-        "data_wait_share": watch.wait_share(slab),
-        "peak_rss_bytes": peak_rss(),
-        "saved_tensor_bytes": watch.saved_bytes,
-        "best": saved_digest(job.folder, "best"),
-        "last": last,
-    }
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._state = tuple(state["state"])
+        self.losses += state["losses"]
+
+
+def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
+    options, spec, manifest, config = job.options, job.spec, job.manifest, job.config
+    train, test = split_of(manifest, "train"), split_of(manifest, "test")
+    torch.manual_seed(job.seed)
+    model = build_baseline(spec, config).to(job.device)
+    course = Course(
+        stage=job.stage,
+        run=manifest.run,
+        folder=job.folder,
+        task=manifest.task,
+        config=config,
+        lr=options.lr,
+        updates=options.updates,
+        evaluate_every=options.evaluate_every,
+        checkpoint_every=options.checkpoint_every,
+        quiet=job.quiet,
+        device=job.device,
+        evaluate=lambda: predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes),
+        reached=lambda result: _good_enough(options, result),
+        slab=lambda update: open_windows(train, spec, options, job.window, job.seed, update),
+    )
+    return descend(course, BaselineLearner(model, options, spec.evaluate is not None), stop, still_ours)
 
 
 def _good_enough(options: TrainBaselineOptions, result: dict[str, float]) -> bool:

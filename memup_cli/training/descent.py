@@ -1,14 +1,65 @@
-"""The learning rate along training, and the check that training has not run away."""
+"""The training loop that the memory and the baselines share: log, evaluate, keep the best, save, stop, resume."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
+from stores.slab import Slab
+
+from .. import console
 from ..errors import BadInput
+from ..interrupts import StopFlag
 from . import checkpoint
+from .evaluation import Predictions
+from .metrics import Metrics
+from .stages import note_resume
+from .watch import Watch, peak_rss
+from .weights import save_model, saved_digest
 
 FINAL_LR = 0.1
+LOG_EVERY = 50
+
+
+class Learner(Protocol):
+    """What is trained. Its state is all that an update depends on, besides the slab."""
+
+    losses: Tensor  # summed since the last log
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    def attach(self, slab: Slab, resumed: bool) -> None: ...
+
+    def update(self, lr: float, update: int, watch: Watch) -> None: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Course:
+    """How long a model is trained, how often it is looked at, and where everything goes."""
+
+    stage: str
+    run: Path
+    folder: Path  # of weights and checkpoints
+    task: dict[str, Any]
+    config: dict[str, Any]
+    lr: float
+    updates: int
+    evaluate_every: int
+    checkpoint_every: int
+    quiet: bool
+    device: torch.device
+    evaluate: Callable[[], Predictions]
+    reached: Callable[[dict[str, float]], bool]  # whether to stop early
+    slab: Callable[[int], Slab]  # opened at an update
 
 
 def learning_rate(lr: float, update: int, updates: int) -> float:
@@ -16,7 +67,85 @@ def learning_rate(lr: float, update: int, updates: int) -> float:
     return lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * update / updates)))
 
 
-def check_finite(folder: Path, loss: float, update: int, lr: float) -> None:
+def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
+    """Train to the end, or until told to stop; returns the metrics, with the digests of the best and last weights."""
+    update, best = 0, math.inf
+    watch, folder = Watch(learner.model), course.folder
+    if (saved := checkpoint.load_latest(folder, course.device)) is not None:
+        learner.load(saved["learner"])
+        torch.set_rng_state(saved["rng"].cpu())
+        update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
+        note_resume(course.stage, f"update {update:,}", course.quiet)
+    began_at = update
+    result: dict[str, float] = {}
+
+    def rate() -> float:
+        return learning_rate(course.lr, update, course.updates)
+
+    def save() -> None:
+        largest = torch.stack([p.detach().abs().max() for p in learner.model.parameters()]).max()
+        _check_finite(folder, float(learner.losses + largest), update, rate())
+        still_ours()
+        content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
+        checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
+
+    def keep(which: str) -> str:
+        return save_model(folder, learner.model, course.task, course.config, which)
+
+    with (
+        Metrics(course.run / "logs" / course.stage, update) as metrics,
+        console.Progress(course.stage, "update", course.updates, update, quiet=course.quiet) as bar,
+        course.slab(update) as slab,
+    ):
+        learner.attach(slab, resumed=update > 0)
+        while update < course.updates and not stop:
+            learner.update(rate(), update, watch)
+            update += 1
+            if update % LOG_EVERY == 0 or update == course.updates:
+                mean = float(learner.losses) / (update % LOG_EVERY or LOG_EVERY)
+                _check_finite(folder, mean, update, rate())
+                learner.losses.zero_()
+                speed, waiting = watch.rate(LOG_EVERY), watch.wait_share(slab)
+                metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
+                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
+            if update % course.evaluate_every == 0 or update == course.updates:
+                still_ours()
+                with watch.paused():
+                    found = course.evaluate()
+                    result = found.metrics()
+                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
+                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
+                if value <= best:
+                    best = value
+                    keep("best")
+                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
+                if course.reached(result):
+                    break
+            if update % course.checkpoint_every == 0:
+                with watch.paused():
+                    save()
+        if stop:
+            save()
+            return {"updates": update}
+    if not result:  # an attempt that was killed after its last update left only the evaluation to do
+        result = course.evaluate().metrics()
+        if not (folder / "best.safetensors").exists():
+            keep("best")
+    main = "accuracy" if "accuracy" in result else "rmse"
+    return {
+        "updates": update,
+        **result,
+        f"best_{main}": abs(best),
+        "updates_per_second": watch.overall(update - began_at),
+        "data_wait_share": watch.wait_share(slab),
+        "peak_rss_bytes": peak_rss(),
+        "saved_tensor_bytes": watch.saved_bytes,
+        "last": keep("last"),
+        "best": saved_digest(folder, "best"),
+    }
+
+
+def _check_finite(folder: Path, loss: float, update: int, lr: float) -> None:
     """BadInput, which says what is kept, if the loss (or the largest weight) is not a number any more."""
     if math.isfinite(loss):
         return
@@ -26,7 +155,3 @@ def check_finite(folder: Path, loss: float, update: int, lr: float) -> None:
         f"the loss is no longer finite ({loss}) at update {update:,} with learning rate {lr:.3g}; {where}. Use a "
         "smaller --lr or --clip with --restart, and check the data for extreme values."
     )
-
-
-def largest(model: torch.nn.Module) -> torch.Tensor:
-    return torch.stack([p.detach().abs().max() for p in model.parameters()]).max()

@@ -1,10 +1,8 @@
 """What train-memory updates: the model with its optimiser, the states that walkers carry, what they are to predict."""
 
-import math
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from stores.reader import Trajectories
 from stores.slab import Slab
@@ -19,8 +17,6 @@ from .replay import Rarity, Replay
 from .staging import Stager
 from .update import next_batch, once_each, optimiser_step, rollout_loss
 from .watch import Watch
-
-FINAL_LR = 0.1
 
 
 class MemoryLearner:
@@ -60,11 +56,7 @@ class MemoryLearner:
         if self._arrivals:
             self._arrivals.attach(slab, self._tables, resumed)
 
-    def learning_rate(self, update: int) -> float:
-        share = update / self._options.updates
-        return self._options.lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * share)))
-
-    def update(self, update: int, watch: Watch) -> None:
+    def update(self, lr: float, update: int, watch: Watch) -> None:
         options = self._options
         if self._arrivals:
             self._arrivals.refresh()
@@ -75,17 +67,11 @@ class MemoryLearner:
         with watch.saved_tensors():
             loss, after = rollout_loss(self.model, tensors, state)
         self.walking = tuple(part[: options.walkers] for part in after)
-        for group in self._optimiser.param_groups:
-            group["lr"] = self.learning_rate(update)
-        optimiser_step(self.model, self._optimiser, loss, options.clip)
+        optimiser_step(self.model, self._optimiser, loss, lr, options.clip)
         self.losses += loss.detach()
         if self._arrivals:
             self._arrivals.average()
         self._slab.advance()
-
-    def largest(self) -> Tensor:
-        """Of the summed losses and the weights: not finite if anything is not."""
-        return self.losses + torch.stack([p.detach().abs().max() for p in self.model.parameters()]).max()
 
     def state(self) -> dict[str, Any]:
         return {
@@ -95,7 +81,6 @@ class MemoryLearner:
             "losses": self.losses,
             "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
             "replay": self._replay.state() if self._replay else {},
-            "rng": torch.get_rng_state(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -107,4 +92,3 @@ class MemoryLearner:
             self._arrivals.load(saved["arrivals"], self._tables)
         if self._replay:
             self._replay.load(saved["replay"])
-        torch.set_rng_state(saved["rng"].cpu())

@@ -11,7 +11,6 @@ import torch
 from stores.manifest import Manifest
 from stores.slab import Read, Slab, SlabTooSmall, fit
 
-from .. import console
 from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
@@ -19,15 +18,14 @@ from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .candidates import Candidates, gather_candidates
+from .descent import Course, descend
 from .evaluation import predict_split
 from .learner import MemoryLearner
-from .metrics import Metrics
 from .selection import SuffixTop
 from .stages import (
     continue_command,
     digests,
     is_up_to_date,
-    note_resume,
     open_run,
     owned,
     record,
@@ -36,11 +34,8 @@ from .stages import (
     split_of,
     weights_digest,
 )
-from .watch import Watch, peak_rss
-from .weights import build_model, save_model, saved_digest
+from .weights import build_model
 from .windows import chooser, open_slab, stored_scores, uniform_scores
-
-LOG_EVERY = 50
 
 
 @dataclass(frozen=True)
@@ -161,78 +156,30 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
 
 
 def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
-    options, spec, device = job.options, job.spec, job.device
-    train, test = split_of(job.manifest, "train"), split_of(job.manifest, "test")
+    options, spec, manifest = job.options, job.spec, job.manifest
+    train, test = split_of(manifest, "train"), split_of(manifest, "test")
     torch.manual_seed(job.seed)
-    model = build_model(spec, job.config, int(train.lengths.max())).to(device)
+    model = build_model(spec, job.config, int(train.lengths.max())).to(job.device)
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
     learner = MemoryLearner(model, options, spec, train, job.seed, online=job.online)
-    update, best = 0, math.inf
-    if (saved := checkpoint.load_latest(job.folder, device)) is not None:
-        learner.load(saved)
-        update, best = saved["update"], saved["best"]
-        note_resume("train-memory", f"update {update:,}", job.quiet)
-    watch, began_at = Watch(), update
-    result: dict[str, float] = {}
-
-    def save() -> None:
-        _check_finite(job, float(learner.largest()), update, learner.learning_rate(update))
-        still_ours()
-        checkpoint.save(job.folder, update, {"update": update, "best": best, **learner.state()})
-
-    with (
-        Metrics(job.manifest.run / "logs" / "train-memory", update) as metrics,
-        console.Progress("train-memory", "update", options.updates, update, quiet=job.quiet) as bar,
-        _open(job, learner, update) as slab,
-    ):
-        learner.attach(slab, resumed=update > 0)
-        while update < options.updates and not stop:
-            learner.update(update, watch)
-            update += 1
-            if update % LOG_EVERY == 0 or update == options.updates:
-                mean = float(learner.losses) / (update % LOG_EVERY or LOG_EVERY)
-                _check_finite(job, mean, update, learner.learning_rate(update))
-                learner.losses.zero_()
-                rate = watch.rate(LOG_EVERY)
-                metrics.write(update, loss=mean, updates_per_second=rate, data_wait_share=watch.wait_share(slab))
-                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {watch.wait_share(slab):.0%}")
-            if update % options.evaluate_every == 0 or update == options.updates:
-                still_ours()
-                with watch.paused():
-                    found = predict_split(model, test, spec, job.gamma, options.evaluate_episodes)
-                    result = found.metrics()
-                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
-                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
-                if value <= best:
-                    best = value
-                    save_model(job.folder, model, job.manifest.task, job.config, "best")
-                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
-                if _reached(options, result):
-                    break
-            if update % options.checkpoint_every == 0:
-                with watch.paused():
-                    save()
-        if stop:
-            save()
-            return {"updates": update}
-    if not result:  # an attempt that was killed after its last update left only the evaluation to do
-        result = predict_split(model, test, spec, job.gamma, options.evaluate_episodes).metrics()
-        if not (job.folder / "best.safetensors").exists():
-            save_model(job.folder, model, job.manifest.task, job.config, "best")
-    last = save_model(job.folder, model, job.manifest.task, job.config, "last")
-    main = "accuracy" if spec.target_kind == "classes" else "rmse"
-    return {
-        "updates": update,
-        **result,
-        f"best_{main}": abs(best),
-        "updates_per_second": watch.overall(update - began_at),
-        "data_wait_share": watch.wait_share(slab),
-        "peak_rss_bytes": peak_rss(),
-        "saved_tensor_bytes": watch.saved_bytes,
-        "best": saved_digest(job.folder, "best"),
-        "last": last,
-    }
+    course = Course(
+        stage="train-memory",
+        run=manifest.run,
+        folder=job.folder,
+        task=manifest.task,
+        config=job.config,
+        lr=options.lr,
+        updates=options.updates,
+        evaluate_every=options.evaluate_every,
+        checkpoint_every=options.checkpoint_every,
+        quiet=job.quiet,
+        device=job.device,
+        evaluate=lambda: predict_split(model, test, spec, job.gamma, options.evaluate_episodes),
+        reached=lambda result: _reached(options, result),
+        slab=lambda update: _open(job, learner, update),
+    )
+    return descend(course, learner, stop, still_ours)
 
 
 def _reached(options: TrainMemoryOptions, result: dict[str, float]) -> bool:
@@ -265,15 +212,4 @@ def _open(job: MemoryJob, learner: MemoryLearner, update: int) -> Slab:
         choose=choose,
         gather=gather,
         on_fresh=learner.on_fresh,
-    )
-
-
-def _check_finite(job: MemoryJob, loss: float, update: int, lr: float) -> None:
-    if math.isfinite(loss):
-        return
-    kept = checkpoint.load_latest(job.folder, torch.device("cpu"))
-    where = f"the last good checkpoint, of update {kept['update']:,}, is kept" if kept else "there is no checkpoint yet"
-    raise BadInput(
-        f"the loss is no longer finite ({loss}) at update {update:,} with learning rate {lr:.3g}; {where}. Use a "
-        "smaller --lr or --clip with --restart, and check the data for extreme values."
     )

@@ -24,7 +24,7 @@ def saved_bytes(model: Baseline, spec: TaskSpec, batch: int, length: int) -> int
     for name in model.inputs.names:
         field = previous_action_field(spec) if name == PREVIOUS_ACTION else fields[name]
         arrays[name] = torch.from_numpy(np.zeros((batch, length, *field.shape), field.numpy)).to(device)
-    watch = Watch()
+    watch = Watch(model)
     with watch.saved_tensors():
         prediction, _ = model(arrays, model.initial(batch))
         model.losses(prediction, torch.zeros(batch, length, device=device)).mean()

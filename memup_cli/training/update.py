@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stores.slab import Slab
 
@@ -54,7 +54,9 @@ def _mean(losses: Tensor, which: Tensor) -> Tensor:
     return (losses * weight).sum() / weight.sum().clamp(min=1)
 
 
-def optimiser_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, clip: float) -> None:
+def optimiser_step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = lr
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)

@@ -13,7 +13,8 @@ from stores.slab import Slab
 class Watch:
     """Times the update loop, without evaluations and checkpoints, and weighs what one update saves for backward."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
         self._began = self._last = time.perf_counter()
         self._pauses = self._recent_pauses = 0.0
         self.saved_bytes = 0
@@ -38,12 +39,16 @@ class Watch:
         self._recent_pauses += seconds
 
     def saved_tensors(self) -> Any:
-        """Counts, in the first update of an attempt, the bytes that autograd keeps for the backward pass."""
+        """Counts, in the first update, the bytes that autograd keeps for the backward pass: each once, no weights."""
         if self.saved_bytes:
             return torch.autograd.set_grad_enabled(True)
+        seen = set(self._weights)
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
-            self.saved_bytes += tensor.numel() * tensor.element_size()
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in seen:
+                seen.add(storage.data_ptr())
+                self.saved_bytes += storage.nbytes()
             return tensor
 
         return torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
