@@ -112,7 +112,10 @@ class TrainMemoryOptions(BaseModel):
     embedding: int = Field(0, ge=0, le=16_384, description="Units of a layer before the recurrent ones; 0: none.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Between recurrent layers.")
     input_scale: float | None = Field(
-        None, gt=0, description="Spread of the first input weights; 1 suits one-hot inputs (default: 1 / sqrt(size))."
+        None, gt=0, description="Spread of the first input weights; 1 suits one-hot inputs (default: small)."
+    )
+    horizon: float = Field(
+        1.0, gt=0, le=1e6, description="How long units keep their contents at first: up to this many episodes."
     )
     context: Literal["point", "window", "carried"] = Field(
         "point",

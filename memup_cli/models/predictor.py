@@ -48,6 +48,7 @@ class MemoryModel(nn.Module):
     def __init__(self, spec: TaskSpec, config: dict[str, Any], horizon: int) -> None:
         super().__init__()
         self.kind = spec.target_kind
+        horizon = round(horizon * config["horizon"])
         common = {name: config[name] for name in ("layers", "embedding", "dropout", "input_scale")}
         self.inputs = FieldEncoder(spec, spec.memory_input)
         self.memory = CELLS[config["cell"]](self.inputs.size, Shape(config["hidden"], **common), horizon)

@@ -55,6 +55,7 @@ class Copy:
             "targets": SYMBOLS,
             "hidden": 128,
             "input_scale": 1.0,
+            "horizon": 10.0,
             "context": self.context,
             "window": SYMBOLS + 2,
             "predictor": "gated",
