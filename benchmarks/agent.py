@@ -24,10 +24,11 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import memup_cli
 import memup_cli.envs
+from memup_cli.agent_configs import TrainAgentOptions
 from memup_cli.agents.playing import Player
 from memup_cli.agents.stage import resolve
 from memup_cli.agents.training import build_learner, open_arena
-from memup_cli.configs import TrainAgentOptions, TrainMemoryOptions
+from memup_cli.configs import TrainMemoryOptions
 from memup_cli.training.memory import resolve as resolve_memory
 from memup_cli.training.memory import train_memory
 from memup_cli.training.weights import load_model

@@ -80,6 +80,9 @@ class ScoreOptions(BaseModel):
     score: Literal["nll", "entropy"] = Field("nll", description="Score of the classifier: -log p(y) or the entropy.")
 
 
+NETWORK: dict[str, Any] = {"panel": "The networks"}  # where the help shows an option
+
+
 class TrainMemoryOptions(BaseModel):
     """What `memup train-memory` takes. The task's recipe comes before these defaults."""
 
@@ -106,28 +109,54 @@ class TrainMemoryOptions(BaseModel):
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
-    cell: Literal["lstm", "gru"] = Field("lstm", description="Memory cell.")
-    hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.")
-    layers: int = Field(1, ge=1, le=16, description="Recurrent layers of the memory, and of the context encoder.")
-    embedding: int = Field(0, ge=0, le=16_384, description="Units of a layer before the recurrent ones; 0: none.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Between recurrent layers.")
+    cell: Literal["lstm", "gru"] = Field("lstm", description="Memory cell.", json_schema_extra=NETWORK)
+    hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.", json_schema_extra=NETWORK)
+    layers: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="Recurrent layers of the memory, and of the context encoder.",
+        json_schema_extra=NETWORK,
+    )
+    embedding: int = Field(
+        0,
+        ge=0,
+        le=16_384,
+        description="Units of a layer before the recurrent ones; 0: none.",
+        json_schema_extra=NETWORK,
+    )
+    dropout: float = Field(0.0, ge=0, lt=1, description="Between recurrent layers.", json_schema_extra=NETWORK)
     input_scale: float | None = Field(
-        None, gt=0, description="Spread of the first input weights; 1 suits one-hot inputs (default: small)."
+        None,
+        gt=0,
+        description="Spread of the first input weights; 1 suits one-hot inputs (default: small).",
+        json_schema_extra=NETWORK,
     )
     horizon: float = Field(
-        1.0, gt=0, le=1e6, description="How long units keep their contents at first: up to this many episodes."
+        1.0,
+        gt=0,
+        le=1e6,
+        description="How long units keep their contents at first: up to this many episodes.",
+        json_schema_extra=NETWORK,
     )
     context: Literal["point", "window", "carried"] = Field(
         "point",
         description="What the predictor knows of a target step: its query, the last --window steps, or everything up "
         "to it.",
+        json_schema_extra=NETWORK,
     )
-    window: int = Field(12, ge=1, le=4096, description="Steps of a context window.")
-    context_hidden: int = Field(64, ge=1, le=16_384, description="Size of the encoded context.")
+    window: int = Field(12, ge=1, le=4096, description="Steps of a context window.", json_schema_extra=NETWORK)
+    context_hidden: int = Field(
+        64, ge=1, le=16_384, description="Size of the encoded context.", json_schema_extra=NETWORK
+    )
     predictor: Literal["mlp", "gated"] = Field(
-        "mlp", description="Three layers on memory and context; gated: the first one multiplied by the context."
+        "mlp",
+        description="Three layers on memory and context; gated: the first one multiplied by the context.",
+        json_schema_extra=NETWORK,
     )
-    predictor_hidden: int = Field(128, ge=1, le=16_384, description="Units of the predictor's layers.")
+    predictor_hidden: int = Field(
+        128, ge=1, le=16_384, description="Units of the predictor's layers.", json_schema_extra=NETWORK
+    )
     batch: int = Field(64, ge=1, le=65_536, description="Rollouts B of an update.")
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
@@ -136,7 +165,9 @@ class TrainMemoryOptions(BaseModel):
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
-    ema: float = Field(0.99, ge=0, lt=1, description="Decay of the slow average that online scores come from.")
+    ema: float = Field(
+        0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."
+    )
     slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
     evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
     evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
@@ -196,87 +227,6 @@ class TrainBaselineOptions(BaseModel):
     def name(self) -> str:
         """What tells it from the other baselines of a run, such as lstm or lstm-tr20."""
         return f"{self.model}-tr{self.truncate}" if self.truncate else self.model
-
-
-AGENTS = ("ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl")
-MEMORY_AGENTS = ("ppo", "qrdqn")  # the others remember by themselves
-
-
-class TrainAgentOptions(BaseModel):
-    """What `memup train-agent` takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = Field(
-        "ppo",
-        description="ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to "
-        "remember by themselves.",
-    )
-    steps: int = Field(3_000_000, ge=1, le=10**12, description="Environment steps.")
-    until_success: float | None = Field(
-        None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
-    )
-    envs: int = Field(64, ge=1, le=16_384, description="Environments played side by side.")
-    iteration_steps: int = Field(
-        8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
-    )
-    checkpoint: Literal["best", "last"] = Field("last", description="Which weights of the memory.")
-    gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
-    hidden: int = Field(64, ge=1, le=16_384, description="Units of the policy's layers.")
-    minibatch: int | None = Field(
-        None, ge=1, description="Steps per update (default: 512 on a memory, 2048 for baselines)."
-    )
-    max_grad: float = Field(0.5, gt=0, description="Largest norm of the gradient.")
-    gae: float = Field(0.95, ge=0, le=1, description="PPO: lambda of the advantage estimates.")
-    clip: float = Field(0.2, gt=0, lt=1, description="PPO: how far the policy may move in an iteration.")
-    epochs: int = Field(4, ge=1, description="PPO: passes over an iteration's steps.")
-    entropy: float = Field(0.01, ge=0, description="PPO: weight of the entropy bonus.")
-    sample: int | None = Field(
-        None,
-        ge=1,
-        description="PPO: steps of an iteration to train on; of more, those with large advantages are drawn more often "
-        "(default: 8192 on a memory, 32768 for baselines).",
-    )
-    buffer_memory: int = Field(256, ge=1, description="MB of memory states kept in RAM; beyond, they are recomputed.")
-    rollout: int = Field(128, ge=1, le=1_000_000, description="Baselines: steps that gradients flow through.")
-    core_hidden: int = Field(64, ge=2, le=16_384, description="Baselines: size of the recurrent state.")
-    aggregate: Literal["max", "sum", "avg"] = Field("max", description="amrl: what is kept of the past.")
-    span: int = Field(64, ge=2, le=65_536, description="gtrxl: steps of attention.")
-    layers: int = Field(2, ge=1, le=64, description="gtrxl: layers.")
-    heads: int = Field(2, ge=1, le=64, description="gtrxl: attention heads; they must divide --core-hidden.")
-    quantiles: int = Field(32, ge=2, le=1024, description="qrdqn: quantiles of the return.")
-    replay: int = Field(500_000, ge=1000, description="qrdqn: steps in the replay memory.")
-    replay_ratio: float = Field(1.0, gt=0, description="qrdqn: steps replayed per step played.")
-    updates_at_most: int = Field(200, ge=1, description="qrdqn: updates per iteration, at most.")
-    epsilon: float = Field(0.01, ge=0, le=1, description="qrdqn: random actions at the end of exploration.")
-    explore: float = Field(0.3, gt=0, le=1, description="qrdqn: share of the steps until then.")
-    target_rate: float = Field(0.01, gt=0, le=1, description="qrdqn: how fast the target network follows.")
-    alternate: int = Field(
-        0, ge=0, le=99, description="Rounds of collecting with the policy, scoring, more memory and agent training."
-    )
-    checkpoint_every: float = Field(30.0, ge=0, description="Seconds between checkpoints, at iteration ends.")
-
-    @model_validator(mode="after")
-    def _fits(self) -> "TrainAgentOptions":
-        if self.core_hidden % self.heads:
-            raise ValueError(f"--heads {self.heads} does not divide --core-hidden {self.core_hidden}")
-        if self.alternate and self.agent not in MEMORY_AGENTS:
-            raise ValueError(f"--alternate trains the memory in turns with the agent; {self.agent} does not use it")
-        return self
-
-
-class EvaluateAgentOptions(BaseModel):
-    """What `memup evaluate agent` takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] | None = Field(
-        None, description="Which agent of the run (default: the only one trained)."
-    )
-    episodes: int = Field(200, ge=1, le=10**9, description="Episodes, greedy and stochastic each.")
-    envs: int = Field(64, ge=1, le=16_384, description="Environments played side by side.")
-    record: Path | None = Field(None, description="Render one greedy episode to this file (GIF).")
 
 
 class EvaluateOptions(BaseModel):

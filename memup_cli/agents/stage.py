@@ -12,7 +12,7 @@ from stores.errors import DamagedData
 from stores.files import inside, make_folder, read_file, remove_tree, to_json, write_durably
 from stores.manifest import Manifest
 
-from ..configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
+from ..agent_configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel

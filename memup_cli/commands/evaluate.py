@@ -5,7 +5,8 @@ from typing import Any
 import typer
 
 from .. import console
-from ..configs import EvaluateAgentOptions, EvaluateBaselinesOptions, EvaluateOptions, StageOptions
+from ..agent_configs import EvaluateAgentOptions
+from ..configs import EvaluateBaselinesOptions, EvaluateOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
 from .options import command_function
 

@@ -39,6 +39,12 @@ def _option(name: str, field: FieldInfo) -> str:
     return (field.alias or name).replace("_", "-")
 
 
+def _panel(field: FieldInfo) -> str | None:
+    """The box of the help that a field asks for."""
+    extra = field.json_schema_extra
+    return str(extra["panel"]) if isinstance(extra, dict) and "panel" in extra else None
+
+
 def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
     flags = [f"--{_option(name, field)}"] + ([SHORT[name]] if name in SHORT else [])
     default: Any = field.default
@@ -49,7 +55,7 @@ def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parame
         envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
         show_envvar=False,
         show_default=False,
-        rich_help_panel=panel,
+        rich_help_panel=panel or _panel(field),
     )
     annotation: Any = field.annotation
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -3,7 +3,8 @@
 from typing import Any
 
 from .. import console
-from ..configs import StageOptions, TrainAgentOptions
+from ..agent_configs import TrainAgentOptions
+from ..configs import StageOptions
 from .options import command_function
 
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.

@@ -10,6 +10,8 @@ HELP = """Train the memory so that its state explains the surprising steps of th
 
 It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
 
+A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what would be used.
+
 Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 

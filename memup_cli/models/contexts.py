@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..tasks.spec import TaskSpec
 from .encoders import FieldEncoder
-from .memory import LSTMMemory, Shape, State
+from .memory import RecurrentMemory, Shape, State
 
 Kind = Literal["point", "window", "carried"]
 SEEN = "seen"  # how many steps of a window exist: fewer than W at an episode's start
@@ -35,7 +35,7 @@ class WindowContext(nn.Module):
         super().__init__()
         self.window = window
         self.query = FieldEncoder(spec, spec.query)
-        self.encoder = LSTMMemory(self.query.size + 1, shape, window)  # one more tells steps from padding
+        self.encoder = RecurrentMemory(self.query.size + 1, shape, window)  # one more tells steps from padding
         self.size = shape.size
 
     def forward(self, windows: dict[str, Tensor]) -> Tensor:
@@ -51,7 +51,7 @@ class CarriedContext(nn.Module):
     def __init__(self, spec: TaskSpec, shape: Shape, horizon: int) -> None:
         super().__init__()
         self.query = FieldEncoder(spec, spec.query)
-        self.encoder = LSTMMemory(self.query.size, shape, horizon)
+        self.encoder = RecurrentMemory(self.query.size, shape, horizon)
         self.size = shape.size
 
     def initial(self, batch: int) -> State:

@@ -7,7 +7,8 @@ to plug it in. If it has prepared(), agents act with that: a faster single step.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -43,33 +44,30 @@ def horizon_bias(size: int, horizon: int) -> Tensor:
     return torch.log(1 + torch.rand(size) * (max(horizon, 2) - 1))
 
 
-class _Recurrent(nn.Module):
-    """A torch recurrence behind the Cell protocol: an optional ReLU layer, then one or more recurrent layers.
+class RecurrentMemory(nn.Module):
+    """A torch LSTM or GRU behind the Cell protocol: an optional ReLU layer, then one or more recurrent layers.
 
     A state has the parts of torch's (an LSTM's h and c), each (B, layers * size).
     """
 
-    kind: type[nn.LSTM] | type[nn.GRU]
-    parts: int
-
-    def __init__(self, inputs: int, shape: Shape, horizon: int) -> None:
+    def __init__(self, inputs: int, shape: Shape, horizon: int, kind: type[nn.LSTM] | type[nn.GRU] = nn.LSTM) -> None:
         super().__init__()
         self.size, self.layers = shape.size, shape.layers
         self.embedding = nn.Sequential(nn.Linear(inputs, shape.embedding), nn.ReLU()) if shape.embedding else None
         dropout = shape.dropout if shape.layers > 1 else 0.0
         features = shape.embedding or inputs
-        self.cell = self.kind(features, shape.size, shape.layers, batch_first=True, dropout=dropout)
-        biases = dict(self.cell.named_parameters())
+        self.cell = kind(features, shape.size, shape.layers, batch_first=True, dropout=dropout)
+        weights = dict(self.cell.named_parameters())
         with torch.no_grad():
             for layer in range(shape.layers):  # the second gate: an LSTM's forget gate, a GRU's update gate (1 keeps)
-                biases[f"bias_hh_l{layer}"].zero_()
-                biases[f"bias_ih_l{layer}"][shape.size : 2 * shape.size] = horizon_bias(shape.size, horizon)
+                weights[f"bias_hh_l{layer}"].zero_()
+                weights[f"bias_ih_l{layer}"][shape.size : 2 * shape.size] = horizon_bias(shape.size, horizon)
             if shape.input_scale is not None:
-                biases["weight_ih_l0"].normal_(0, shape.input_scale)
+                weights["weight_ih_l0"].normal_(0, shape.input_scale)
 
     def initial(self, batch: int) -> State:
         zeros = next(self.parameters()).new_zeros
-        return tuple(zeros(batch, self.layers * self.size) for _ in range(self.parts))
+        return tuple(zeros(batch, self.layers * self.size) for _ in range(2 if isinstance(self.cell, nn.LSTM) else 1))
 
     def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         if x.shape[1] == 1 and self.layers == 1 and not torch.is_grad_enabled():
@@ -77,14 +75,11 @@ class _Recurrent(nn.Module):
             return m.unsqueeze(1), state
         if self.embedding is not None:
             x = self.embedding(x)
-        m, after = self.cell(x, self._stacked(state))
+        # torch wants (layers, B, size)
+        parts = tuple(p.unflatten(1, (self.layers, self.size)).transpose(0, 1).contiguous() for p in state)
+        m, after = self.cell(x, parts if isinstance(self.cell, nn.LSTM) else parts[0])
         after = after if isinstance(after, tuple) else (after,)
         return m, tuple(part.transpose(0, 1).flatten(1) for part in after)
-
-    def _stacked(self, state: State) -> State | Tensor:
-        """As torch wants it: (layers, B, size)."""
-        parts = tuple(p.unflatten(1, (self.layers, self.size)).transpose(0, 1).contiguous() for p in state)
-        return parts if self.parts > 1 else parts[0]
 
     def prepared(self) -> Step:
         """A single step, for many calls with the same weights."""
@@ -95,46 +90,23 @@ class _Recurrent(nn.Module):
                 return m.squeeze(1), state
 
             return steps
-        single, embedding = self._single_step(), self.embedding
-        if embedding is None:
-            return single
-        return lambda x, state: single(embedding(x), state)
+        cell, embedding = self.cell, self.embedding
+        weights: Any = cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0
+        is_lstm = isinstance(cell, nn.LSTM)
 
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        cell = self.cell
-        return cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0  # type: ignore[return-value]
-
-    def _single_step(self) -> Step:
-        raise NotImplementedError
-
-
-class LSTMMemory(_Recurrent):
-    kind, parts = nn.LSTM, 2
-
-    def _single_step(self) -> Step:
-        weights = self._weights()
-
-        def call(x: Tensor, state: State) -> tuple[Tensor, State]:
-            state = torch.lstm_cell(x, state, *weights)
+        def step(x: Tensor, state: State) -> tuple[Tensor, State]:
+            if embedding is not None:
+                x = embedding(x)
+            state = torch.lstm_cell(x, state, *weights) if is_lstm else (torch.gru_cell(x, state[0], *weights),)
             return state[0], state
 
-        return call
+        return step
 
 
-class GRUMemory(_Recurrent):
-    kind, parts = nn.GRU, 1
-
-    def _single_step(self) -> Step:
-        weights = self._weights()
-
-        def call(x: Tensor, state: State) -> tuple[Tensor, State]:
-            h = torch.gru_cell(x, state[0], *weights)
-            return h, (h,)
-
-        return call
-
-
-CELLS: dict[str, type[LSTMMemory] | type[GRUMemory]] = {"lstm": LSTMMemory, "gru": GRUMemory}
+CELLS: dict[str, Callable[[int, Shape, int], Any]] = {
+    "lstm": partial(RecurrentMemory, kind=nn.LSTM),
+    "gru": partial(RecurrentMemory, kind=nn.GRU),
+}
 
 
 def reset(state: State, fresh: Tensor) -> State:

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
+from memup_cli.agent_configs import TrainAgentOptions
 from memup_cli.agents.environments import Arena
 from memup_cli.agents.playing import Player
 from memup_cli.agents.policies import build_policy
 from memup_cli.agents.qrdqn import QRDQN, Replay
-from memup_cli.configs import TrainAgentOptions
 from memup_cli.models.predictor import MemoryModel
 from memup_cli.tasks import load_task
 
