@@ -97,6 +97,9 @@ class TrainMemoryOptions(BaseModel):
     random_points: int = Field(
         1, ge=0, le=1024, description="Random prediction points in a rollout, besides its last step."
     )
+    at_targets: bool = Field(
+        False, description="Also predict where a rollout comes to a target step: from the state that has read it."
+    )
     select: Literal["surprise", "uniform", "current"] = Field(
         "surprise",
         description="Targets: by uncertainty (MemUP), uniform in the future (Rnd-Pred), the current step (Default).",
@@ -129,7 +132,7 @@ class TrainMemoryOptions(BaseModel):
     input_scale: float | None = Field(
         None,
         gt=0,
-        description="Spread of the first input weights; 1 suits one-hot inputs (default: small).",
+        description="Spread of the memory's input weights; 1 suits one-hot inputs (default: small).",
         json_schema_extra=NETWORK,
     )
     horizon: float = Field(
@@ -148,6 +151,12 @@ class TrainMemoryOptions(BaseModel):
     window: int = Field(12, ge=1, le=4096, description="Steps of a context window.", json_schema_extra=NETWORK)
     context_hidden: int = Field(
         64, ge=1, le=16_384, description="Size of the encoded context.", json_schema_extra=NETWORK
+    )
+    context_scale: float | None = Field(
+        None,
+        gt=0,
+        description="As --input-scale, of the context encoder; small enough to count without saturating.",
+        json_schema_extra=NETWORK,
     )
     predictor: Literal["mlp", "gated"] = Field(
         "mlp",

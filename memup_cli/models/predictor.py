@@ -49,10 +49,11 @@ class MemoryModel(nn.Module):
         super().__init__()
         self.kind = spec.target_kind
         horizon = round(horizon * config["horizon"])
-        common = {name: config[name] for name in ("layers", "embedding", "dropout", "input_scale")}
+        common = {name: config[name] for name in ("layers", "embedding", "dropout")}
         self.inputs = FieldEncoder(spec, spec.memory_input)
-        self.memory = CELLS[config["cell"]](self.inputs.size, Shape(config["hidden"], **common), horizon)
-        shape = Shape(config["context_hidden"], **common)
+        shape = Shape(config["hidden"], **common, input_scale=config["input_scale"])
+        self.memory = CELLS[config["cell"]](self.inputs.size, shape, horizon)
+        shape = Shape(config["context_hidden"], **common, input_scale=config["context_scale"])
         self.context = build_context(spec, config["context"], shape, config["window"], horizon)
         outputs = spec.classes[spec.target] if self.kind == "classes" else 1
         predictor = PREDICTORS[config["predictor"]]

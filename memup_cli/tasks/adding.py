@@ -43,6 +43,7 @@ class Add:
     def recipes(self) -> dict[str, dict[str, Any]]:
         fast = {
             "rollout": 10 if self.options.length < 1000 else 20,
+            "targets": MARKS,  # nothing local tells which of the marks asks for the sum
             "hidden": 128,
             "context": "window",
             "window": 4,

@@ -101,6 +101,7 @@ class TargetTables:
         self._slots = np.arange(slots)
         self._changes = np.full((slots, 8), _NEVER)
         self._best = np.full((slots, 8, targets), -1)
+        self._steps = np.full((slots, 8), -1)
         self._query = {f.name: np.zeros((slots, 8, *f.shape), f.numpy) for f in query}
         self._y = np.zeros((slots, 8), target_field(spec).numpy)
 
@@ -112,6 +113,8 @@ class TargetTables:
         self._changes[slot, :changes], self._best[slot, :changes] = found.top.changes, found.top.best
         self._y = _widen(self._y, rows, 0)
         self._y[slot, :rows] = found.y
+        self._steps = _widen(self._steps, rows, -1)
+        self._steps[slot], self._steps[slot, :rows] = -1, found.steps
         for name, values in found.query.items():
             self._query[name] = _widen(self._query[name], rows, 0)
             self._query[name][slot, :rows] = values
@@ -128,13 +131,20 @@ class TargetTables:
         slots = slots[..., None]
         return {name: v[slots, place] for name, v in self._query.items()}, self._y[slots, place], exists
 
+    def arrivals(self, start: np.ndarray, valid: np.ndarray) -> np.ndarray:
+        """The first candidate in each rollout (B,), counted from its start; its last step if there is none."""
+        ahead = self._steps - start[:, None]
+        first = np.where(ahead >= 0, ahead, _NEVER).min(1)
+        return np.minimum(first, valid - 1)
+
     def state(self) -> dict[str, np.ndarray]:
-        return {"changes": self._changes, "best": self._best, TARGET: self._y} | {
+        return {"changes": self._changes, "best": self._best, "steps": self._steps, TARGET: self._y} | {
             f"query.{name}": values for name, values in self._query.items()
         }
 
     def load(self, state: dict[str, np.ndarray]) -> None:
         self._changes, self._best, self._y = state["changes"], state["best"], state[TARGET]
+        self._steps = state["steps"]
         self._query = {name: state[f"query.{name}"] for name in self._query}
 
 

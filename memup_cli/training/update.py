@@ -77,6 +77,8 @@ def next_batch(
     if options.context == "carried":
         batch |= {NOW: batch[TARGET], "valid": np.arange(options.rollout) < valid[:, None]}
     points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, (seed, update))
+    if options.at_targets:
+        points = np.concatenate([points, tables.arrivals(slab.offset, valid)[:, None]], axis=1)
     query, y, exists = tables.look_up(slab.offset[:, None] + points)
     batch |= {f"query.{name}": values for name, values in query.items()}
     batch |= {TARGET: y, "exists": exists, "points": points}
