@@ -8,8 +8,8 @@ from memup_cli.agents.environments import Arena
 from memup_cli.agents.playing import Player
 from memup_cli.agents.policies import build_policy
 from memup_cli.agents.qrdqn import QRDQN, Replay
-from memup_cli.models.predictor import MemoryModel
 from memup_cli.tasks import load_task
+from memup_cli.training.weights import build_model
 
 CPU = torch.device("cpu")
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 def test_what_follows_a_transition_is_the_next_step_of_its_episode():
     task = load_task("gym")(load_task("gym").Options(env_id="CartPole-v1", max_steps=12))
     torch.manual_seed(0)
-    memory = MemoryModel(task.spec, "lstm", 8, 20, 8)
+    memory = build_model(task.spec, {"hidden": 8, "predictor_hidden": 8}, 20)
     config = {**TrainAgentOptions(agent="qrdqn", replay=1000).model_dump(), "rollout": 5, "minibatch": 16}
     policy = build_policy(task.spec, memory, config)
     learner = QRDQN(policy, task.spec, config, CPU)

@@ -25,7 +25,7 @@ from memup_cli.tasks.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.tmaze_env import TMazeEnv, TMazeVectorEnv
 from memup_cli.training.stages import open_run, spec_of
 from memup_cli.training.targets import previous_actions
-from memup_cli.training.weights import load_model
+from memup_cli.training.weights import build_model, load_model
 from stores.layout import SEED
 from stores.reader import Trajectories
 from tests.cli import Memup, environment
@@ -73,7 +73,7 @@ def untrained(spec: TaskSpec, cell: str = "lstm", device: str = "cpu") -> Memory
     """A memory of random weights, large ones: everything it sees leaves a trace."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = MemoryModel(spec, cell, hidden=8, horizon=20, predictor_hidden=4)
+        model = build_model(spec, {"cell": cell, "hidden": 8, "predictor_hidden": 4}, horizon=20)
         for parameter in model.memory.parameters():
             torch.nn.init.normal_(parameter)
     return Memory(model, spec, torch.device(device))
