@@ -126,7 +126,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_good_checkpoint(memup, ru
     assert "no longer finite" in failed.err
     assert "the last good checkpoint, of update 1, is kept" in failed.err
     (kept,) = (run / "baseline/lstm").glob("checkpoint-*.pt")
-    assert all(torch.isfinite(w).all() for w in torch.load(kept, weights_only=True)["model"].values())
+    assert all(torch.isfinite(w).all() for w in torch.load(kept, weights_only=True)["learner"]["model"].values())
     assert memup("status", "--run", "run", "--json").json["stages"]["train-baseline/lstm"]["status"] == "failed"
 
 

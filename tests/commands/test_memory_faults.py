@@ -79,7 +79,7 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_good_checkpoint(memup, ma
     assert "learning rate" in failed.err
     assert "the last good checkpoint, of update 1, is kept" in failed.err
     (kept,) = (maze / "memory").glob("checkpoint-*.pt")
-    assert all(torch.isfinite(w).all() for w in torch.load(kept, weights_only=True)["model"].values())
+    assert all(torch.isfinite(w).all() for w in torch.load(kept, weights_only=True)["learner"]["model"].values())
     entry = memup("status", "--run", "run", "--json").json["stages"]["train-memory"]
     assert entry["status"] == "failed"
     assert "finite" in entry["problem"]
