@@ -102,9 +102,11 @@ def test_every_spelling_of_the_files_is_the_same_data(tmp_path, end, joint):
 
 def test_a_gz_that_a_browser_unpacked_is_read(tmp_path):
     folder = write_mnist(tmp_path)
+    _, said = load(folder)
     packed = folder / "train-images-idx3-ubyte.gz"
     packed.write_bytes(gzip.decompress(packed.read_bytes()))
-    load(folder)
+    _, said_again = load(folder)
+    assert said == said_again
 
 
 def test_images_of_another_size(tmp_path):
