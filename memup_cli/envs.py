@@ -3,6 +3,7 @@
 >>> import gymnasium, memup_cli.envs
 >>> gymnasium.make("memup/TMaze-v0", length=100)
 >>> gymnasium.make_vec("memup/TMaze-v0", num_envs=64, length=100)
+>>> gymnasium.make("memup/TwoColors-v0")
 """
 
 import gymnasium
@@ -12,3 +13,4 @@ gymnasium.register(
     entry_point="memup_cli.tasks.tmaze_env:TMazeEnv",
     vector_entry_point="memup_cli.tasks.tmaze_env:TMazeVectorEnv",
 )
+gymnasium.register("memup/TwoColors-v0", entry_point="memup_cli.tasks.two_colors.environment:TwoColorsEnv")

@@ -49,12 +49,19 @@ class Field:
         return np.dtype(self.dtype).newbyteorder("<")
 
     @property
+    def is_image(self) -> bool:
+        """Height, width and channels, in bytes."""
+        return self.dtype == "uint8" and len(self.shape) == 3
+
+    @property
     def row_bytes(self) -> int:
         return self.numpy.itemsize * math.prod(self.shape)
 
     @property
     def shuffle(self) -> str:
-        """Bits of small integers compress apart, bytes of floats do (STORE: measured)."""
+        """Bits of small integers compress apart, bytes of floats do (STORE: measured); images do better as they are."""
+        if self.is_image:
+            return "noshuffle"
         return "bitshuffle" if self.numpy.kind in "biu" and self.numpy.itemsize <= 2 else "shuffle"
 
     @property

@@ -1,0 +1,47 @@
+"""What Two-Colors is worth to players that know more or less of it.
+
+    python examples/experiments/two_colors_players.py [--episodes 20]
+
+The color-blind players are the ones to beat: `green` lives through half of the episodes without any memory.
+"""
+
+import argparse
+
+import numpy as np
+
+from memup_cli.tasks.two_colors.environment import TwoColorsEnv
+from memup_cli.tasks.two_colors.players import seeker
+
+PLAYERS = ("idle", "random", "wrong", "any", "green", "oracle")
+
+
+def play(env: TwoColorsEnv, player: str, seed: int) -> tuple[int, float, int, int]:
+    """Steps, return, and how often it found something good and bad."""
+    _, info = env.reset(seed=seed)
+    rng = np.random.default_rng(seed)
+    script = seeker(env, player, info["good_color"], rng) if player not in ("idle", "random") else None
+    rewards, over = [], False
+    while not over:
+        action = script.action() if script else int(rng.integers(8))
+        _, reward, dead, late, _ = env.idle() if player == "idle" else env.step(action)
+        rewards.append(reward)
+        over = dead or late
+    return len(rewards), sum(rewards), sum(r > 0.5 for r in rewards), sum(r < -0.5 for r in rewards)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=20)
+    count = parser.parse_args().episodes
+    env = TwoColorsEnv(objects=True)
+    print(f"{'player':8} {'steps':>7} {'return':>7} {'good':>6} {'bad':>6} {'to the end':>11}")
+    for player in PLAYERS:
+        found = np.array([play(env, player, seed) for seed in range(count)])
+        steps, total, good, bad = found.mean(0)
+        whole = (found[:, 0] == 1050).mean()
+        print(f"{player:8} {steps:7.0f} {total:7.1f} {good:6.1f} {bad:6.1f} {whole:11.0%}")
+    env.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""Scripted players, which are told where everything lies.
+
+They measure what the task is worth: `oracle` goes to the healing items, `green` to the green ones, `any` to the
+nearest of either color, `wrong` to the hurting ones; `random` and `idle` do not look. `any` is color-blind: what it
+does says nothing about which color heals, so the episodes it collects do not, either.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from .environment import FORWARD, LEFT_FORWARD, RIGHT_FORWARD, TURN_LEFT, TURN_RIGHT, Color, TwoColorsEnv
+from .scenario import COLORS, HALF, WALLS
+
+Player = Literal["oracle", "green", "any", "wrong"]
+CELL = 32
+SIDE = 2 * HALF // CELL
+BODY = 20  # how far from a wall the player's middle stays
+UNWANTED = 12.0  # what a step through an unwanted item costs, in steps
+NEVER = 1e6
+PLAN_EVERY = 5  # steps
+NEAR = 28  # a way point this near is reached
+AHEAD, BESIDE = 6, 25  # degrees within which it walks straight on, or while turning
+
+Cell = tuple[int, int]
+Point = tuple[float, float]
+_middle = CELL * (np.arange(SIDE) + 0.5) - HALF
+_X, _Y = np.meshgrid(_middle, _middle, indexing="ij")
+
+
+def _walls() -> np.ndarray:
+    room = HALF - BODY
+    blocked = (np.abs(_X) > room) | (np.abs(_Y) > room)
+    for x0, y0, x1, y1 in WALLS:
+        blocked |= (x0 - BODY < _X) & (x1 + BODY > _X) & (y0 - BODY < _Y) & (y1 + BODY > _Y)
+    return blocked
+
+
+_BLOCKED = _walls()
+
+
+@dataclass
+class ItemSeeker:
+    """Walks to the item that is nearest along a way around walls and unwanted items.
+
+    With `wandering` it now and then goes elsewhere: that many of ten plans lead to a random place.
+    """
+
+    env: TwoColorsEnv
+    wanted: tuple[str, ...]
+    rng: np.random.Generator
+    wandering: float = 0.0
+    _path: list[Point] = field(default_factory=list)
+    _step: int = 0
+    _wander_until: int = 0
+
+    def action(self) -> int:
+        x, y, angle = self._where()
+        if self._step >= self._wander_until and (self._step % PLAN_EVERY == 0 or not self._path):
+            self._path = self._plan((x, y))
+        self._step += 1
+        while len(self._path) > 1 and math.dist(self._path[0], (x, y)) < NEAR:
+            self._path.pop(0)
+        if not self._path:
+            return TURN_LEFT
+        return _towards(self._path[0], x, y, angle)
+
+    def _where(self) -> tuple[float, float, float]:
+        from vizdoom import GameVariable
+
+        names = (GameVariable.POSITION_X, GameVariable.POSITION_Y, GameVariable.ANGLE)
+        x, y, angle = (float(self.env.game.get_game_variable(name)) for name in names)
+        return x, y, angle
+
+    def _plan(self, start: Point) -> list[Point]:
+        goals: list[Point] = []
+        unwanted: list[Point] = []
+        cost = np.where(_BLOCKED, NEVER, 1.0)
+        for thing in self.env.game.get_state().objects:
+            place = (float(thing.position_x), float(thing.position_y))
+            if thing.name.endswith("Pillar"):
+                cost += _around(place, 40) * NEVER
+            elif thing.name.endswith(("Healing", "Hurting")):
+                (goals if thing.name.lower().startswith(self.wanted) else unwanted).append(place)
+        for place in unwanted:
+            cost += _around(place, 50) * UNWANTED
+        if self.wandering and self.rng.random() < self.wandering:
+            goals = [tuple(self.rng.uniform(-HALF + CELL, HALF - CELL, 2))]
+            self._wander_until = self._step + int(self.rng.integers(10, 40))
+        return shortest_path(start, goals, cost)
+
+
+def _around(place: Point, reach: float) -> np.ndarray:
+    return (np.abs(_X - place[0]) < reach) & (np.abs(_Y - place[1]) < reach)
+
+
+def _cell(point: Point) -> Cell:
+    i, j = (min(max(int((value + HALF) // CELL), 0), SIDE - 1) for value in point)
+    return i, j
+
+
+def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
+    """Way points from start to the goal that is cheapest to reach (Dijkstra); none if there is no goal."""
+    at = {_cell(goal): goal for goal in goals}
+    first = _cell(start)
+    found: dict[Cell, float] = {first: 0.0}
+    before: dict[Cell, Cell] = {}
+    queue = [(0.0, first)]
+    while queue:
+        length, cell = heapq.heappop(queue)
+        if length > found[cell]:
+            continue
+        if cell in at:
+            path = [at[cell]]
+            while cell in before:
+                path.append((float(_X[cell]), float(_Y[cell])))
+                cell = before[cell]
+            return path[::-1]
+        for other, distance in _neighbours(cell):
+            total = length + distance * cost[other]
+            if total < found.get(other, math.inf):
+                found[other], before[other] = total, cell
+                heapq.heappush(queue, (total, other))
+    return []
+
+
+def _neighbours(cell: Cell) -> list[tuple[Cell, float]]:
+    i, j = cell
+    found = []
+    for di in (-1, 0, 1):
+        for dj in (-1, 0, 1):
+            inside = 0 <= i + di < SIDE and 0 <= j + dj < SIDE
+            if not (di or dj) or not inside or (di and dj and (_BLOCKED[i + di, j] or _BLOCKED[i, j + dj])):
+                continue
+            found.append(((i + di, j + dj), math.hypot(di, dj)))
+    return found
+
+
+def _towards(goal: Point, x: float, y: float, angle: float) -> int:
+    bearing = (math.degrees(math.atan2(goal[1] - y, goal[0] - x)) - angle + 180) % 360 - 180
+    if abs(bearing) < AHEAD:
+        return FORWARD
+    if abs(bearing) < BESIDE:
+        return LEFT_FORWARD if bearing > 0 else RIGHT_FORWARD
+    return TURN_LEFT if bearing > 0 else TURN_RIGHT
+
+
+def seeker(
+    env: TwoColorsEnv, player: Player, good: Color, rng: np.random.Generator, wandering: float = 0.0
+) -> ItemSeeker:
+    """A player for the episode that the environment was just reset to; it needs `objects`."""
+    bad = COLORS[1 - COLORS.index(good)]
+    wanted = {"oracle": (good,), "green": ("green",), "any": COLORS, "wrong": (bad,)}[player]
+    return ItemSeeker(env, wanted, rng, wandering)
