@@ -51,7 +51,9 @@ class Memup:
             assert len(outcome.err.strip()) > 20 or outcome.out, "an error needs an explanation"
         return outcome
 
-    def start(self, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: object, env: dict[str, str] | None = None, own_group: bool = False
+    ) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=self.folder,
@@ -59,6 +61,7 @@ class Memup:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            process_group=0 if own_group else None,
         )
 
 

@@ -1,6 +1,6 @@
 """What a task tells the rest of memup about its episodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -111,6 +111,14 @@ class SideBySide(Protocol):
     """A task that makes many episodes at a time faster than one after the other."""
 
     def episodes(self, seeds: list[int]) -> Iterator[Episode]: ...
+
+
+@runtime_checkable
+class Streamed(Protocol):
+    """A task whose steps are so large (images) that a whole episode is not to be held."""
+
+    def blocks(self, seed: int, size: int) -> Generator[dict[str, np.ndarray], None, bool]:
+        """The episode of a seed in blocks of at most `size` steps; returns whether it came to an end of its own."""
 
 
 @runtime_checkable

@@ -14,13 +14,13 @@ from types import TracebackType
 
 import numpy as np
 
-from stores.groups import EncodedGroup, Episode, GroupBuffer, encode_group
+from stores.groups import EncodedGroup, Episode, GroupBuffer, GroupStream, encode_group
 from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
 from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..tasks.spec import DataSet, SideBySide, Task, TaskSpec
+from ..tasks.spec import DataSet, SideBySide, Streamed, Task, TaskSpec
 from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
@@ -76,15 +76,23 @@ def _made(request: GroupRequest) -> Iterator[Episode]:
     if isinstance(request.task, DataSet):
         yield from request.task.items(request.split, request.first, request.stop)
         return
-    seeds = [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
     if isinstance(request.task, SideBySide):
-        yield from request.task.episodes(seeds)
+        yield from request.task.episodes(_seeds(request))
     else:
-        yield from map(request.task.episode, seeds)
+        yield from map(request.task.episode, _seeds(request))
+
+
+def _seeds(request: GroupRequest) -> list[int]:
+    return [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
 
 
 def make_group(request: GroupRequest) -> EncodedGroup:
     """What a worker process does: play and encode one group."""
+    if isinstance(request.task, Streamed):
+        stream = GroupStream(request.layout)
+        for seed in _seeds(request):
+            stream.add(seed, request.task.blocks(seed, request.layout.chunk_steps))
+        return stream.finish()
     return encode_group(request.layout, episodes_of(request))
 
 

@@ -2,15 +2,18 @@
 
 ViZDoom runs each game as a process of its own, which ignores that its player was killed, writes files into the working
 directory, and leaves others in /dev/shm. So a game starts through a small script: it asks the kernel to be killed with
-its parent, and goes to a temporary folder. What a killed player left in the end is swept when the next one starts.
+its parent, leaves the process group that Ctrl-C goes to, and works in a temporary folder. What a killed player left in
+the end is swept when the next one starts.
 """
 
 import fcntl
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,6 +36,7 @@ parent, folder, engine = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() != parent:
     os._exit(1)
+os.setpgid(0, 0)
 os.chdir(folder)
 os.execv(engine, sys.argv[3:])
 """
@@ -62,7 +66,7 @@ class Engine:
             self.game.new_episode()
             return
         try:
-            with _starting(exclusive=False):
+            with _starting(exclusive=False), _own_signals():
                 self.game.init()
         except Exception as error:  # ViZDoom has many; all of them mean that there is no game
             raise BadInput(f"the Doom engine does not start: {error}") from error
@@ -118,10 +122,21 @@ def _folder() -> tuple[Path, int]:
 
 
 @contextmanager
+def _own_signals() -> Iterator[None]:
+    """ViZDoom takes signals for itself and then fails in the middle of a game: they stay with who has them."""
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGABRT)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():  # others cannot
+            for number, handler in ours.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+@contextmanager
 def _starting(exclusive: bool) -> Iterator[None]:
     """Games start side by side, but never while somebody sweeps: what has just been made looks like a leftover."""
-    path = Path(tempfile.gettempdir()) / f"{FOLDER}{os.getuid()}.lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = os.open(SHARED_MEMORY, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield

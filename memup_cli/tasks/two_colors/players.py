@@ -25,7 +25,6 @@ PLAN_EVERY = 5  # steps
 NEAR = 28  # a way point this near is reached
 AHEAD, BESIDE = 6, 25  # degrees within which it walks straight on, or while turning
 
-Cell = tuple[int, int]
 Point = tuple[float, float]
 _middle = CELL * (np.arange(SIDE) + 0.5) - HALF
 _X, _Y = np.meshgrid(_middle, _middle, indexing="ij")
@@ -46,7 +45,7 @@ _BLOCKED = _walls()
 class ItemSeeker:
     """Walks to the item that is nearest along a way around walls and unwanted items.
 
-    With `wandering` it now and then goes elsewhere: that many of ten plans lead to a random place.
+    With `wandering` it now and then goes elsewhere: that share of its plans lead to a random place.
     """
 
     env: TwoColorsEnv
@@ -97,17 +96,33 @@ def _around(place: Point, reach: float) -> np.ndarray:
     return (np.abs(_X - place[0]) < reach) & (np.abs(_Y - place[1]) < reach)
 
 
-def _cell(point: Point) -> Cell:
+def _cell(point: Point) -> int:
     i, j = (min(max(int((value + HALF) // CELL), 0), SIDE - 1) for value in point)
-    return i, j
+    return i * SIDE + j
+
+
+def _neighbours(cell: int) -> list[tuple[int, float]]:
+    i, j = divmod(cell, SIDE)
+    found = []
+    for di in (-1, 0, 1):
+        for dj in (-1, 0, 1):
+            inside = 0 <= i + di < SIDE and 0 <= j + dj < SIDE
+            if not (di or dj) or not inside or (di and dj and (_BLOCKED[i + di, j] or _BLOCKED[i, j + dj])):
+                continue
+            found.append(((i + di) * SIDE + j + dj, math.hypot(di, dj)))
+    return found
+
+
+_NEIGHBOURS = [_neighbours(cell) for cell in range(SIDE * SIDE)]
 
 
 def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
     """Way points from start to the goal that is cheapest to reach (Dijkstra); none if there is no goal."""
     at = {_cell(goal): goal for goal in goals}
+    price = cost.ravel().tolist()
     first = _cell(start)
-    found: dict[Cell, float] = {first: 0.0}
-    before: dict[Cell, Cell] = {}
+    found = {first: 0.0}
+    before: dict[int, int] = {}
     queue = [(0.0, first)]
     while queue:
         length, cell = heapq.heappop(queue)
@@ -116,27 +131,15 @@ def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Po
         if cell in at:
             path = [at[cell]]
             while cell in before:
-                path.append((float(_X[cell]), float(_Y[cell])))
+                path.append((float(_X.flat[cell]), float(_Y.flat[cell])))
                 cell = before[cell]
             return path[::-1]
-        for other, distance in _neighbours(cell):
-            total = length + distance * cost[other]
+        for other, distance in _NEIGHBOURS[cell]:
+            total = length + distance * price[other]
             if total < found.get(other, math.inf):
                 found[other], before[other] = total, cell
                 heapq.heappush(queue, (total, other))
     return []
-
-
-def _neighbours(cell: Cell) -> list[tuple[Cell, float]]:
-    i, j = cell
-    found = []
-    for di in (-1, 0, 1):
-        for dj in (-1, 0, 1):
-            inside = 0 <= i + di < SIDE and 0 <= j + dj < SIDE
-            if not (di or dj) or not inside or (di and dj and (_BLOCKED[i + di, j] or _BLOCKED[i, j + dj])):
-                continue
-            found.append(((i + di, j + dj), math.hypot(di, dj)))
-    return found
 
 
 def _towards(goal: Point, x: float, y: float, angle: float) -> int:

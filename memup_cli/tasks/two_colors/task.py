@@ -1,0 +1,157 @@
+"""Two-Colors: remember for a thousand steps which color heals.
+
+`truth` is not for networks: in its columns the healing color (0 green, 1 red) and, at steps that found an item, +1 or
+-1. It says where to measure, and what a memory state should tell.
+"""
+
+from collections.abc import Generator, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field as Option
+
+from stores.groups import Episode
+from stores.layout import Field
+
+from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
+from .scenario import COLORS
+
+if TYPE_CHECKING:
+    from gymnasium.vector import VectorEnv
+
+    from .environment import TwoColorsEnv
+
+ACTIONS, SHAPE, MAX_STEPS = 8, (64, 112, 3), 1050  # as the environment has them, which imports the engine
+WANDERING = 0.04  # of the scripted player's plans lead anywhere
+NOISE = 0.1  # of its actions are random
+TYPICAL = 160  # steps; either policy dies early
+LARGE = 0.5  # a reward beyond this has an item in it
+
+
+class TwoColorsOptions(TaskOptions):
+    policy: Literal["scripted", "random"] = Option(
+        "scripted",
+        description="Who plays. scripted: walks to items of either color, not knowing which heals, with some "
+        "randomness. random: what the paper pre-trains the memory on; it meets few items.",
+    )
+
+
+class TwoColors:
+    Options = TwoColorsOptions
+    summary: ClassVar[str] = "Doom: collect the items of the color that a pillar showed at the start. Images."
+    example: ClassVar[str] = "two-colors --episodes 200 --workers 2"
+    vectorised: ClassVar[bool] = False
+    checked: ClassVar[bool] = True
+
+    def __init__(self, options: TwoColorsOptions) -> None:
+        self.options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}  # a live game stays in its process
+
+    @cached_property
+    def _env(self) -> "TwoColorsEnv":
+        from .environment import TwoColorsEnv
+
+        return TwoColorsEnv(objects=self.options.policy == "scripted")
+
+    def close(self) -> None:
+        """End the game, if there is one."""
+        self._env.close()
+
+    @property
+    def spec(self) -> TaskSpec:
+        return TaskSpec(
+            fields=(
+                Field("observation", "uint8", SHAPE),
+                Field("action", "uint8"),
+                Field("reward", "float32"),
+                Field("truth", "int8", (2,)),
+            ),
+            memory_input=("observation", PREVIOUS_ACTION),
+            query=("observation", "action"),
+            target="reward",
+            target_kind="return",
+            classes={"action": ACTIONS},
+            gamma=0.8,
+            evaluate=StepRule("truth", 0, column=1, equal=False),
+            recipes=self.recipes,
+        )
+
+    @property
+    def recipes(self) -> dict[str, dict[str, Any]]:
+        paper = {"rollout": 1, "targets": 3}
+        return {"fast": paper, "paper": paper}
+
+    @property
+    def run_name(self) -> str:
+        return "two-colors" + ("" if self.options.policy == "scripted" else f"-{self.options.policy}")
+
+    @property
+    def default_episodes(self) -> tuple[int, int]:
+        return 1000, 100
+
+    @property
+    def max_length(self) -> int:
+        return MAX_STEPS
+
+    def typical_length(self, seed: int) -> int:
+        return TYPICAL
+
+    def vector_environment(self, count: int, render_mode: str | None = None) -> "VectorEnv[Any, Any, Any]":
+        """Each game in a process of its own."""
+        from functools import partial
+
+        from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+
+        from .environment import TwoColorsEnv
+
+        games = [partial(TwoColorsEnv, render_mode=render_mode)] * count
+        return AsyncVectorEnv(games, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+
+    def episode(self, seed: int) -> Episode:
+        blocks = self.blocks(seed, MAX_STEPS)
+        block = next(blocks)
+        try:
+            next(blocks)
+        except StopIteration as end:
+            return Episode(block, seed, bool(end.value))
+        raise AssertionError("an episode is longer than the game allows")
+
+    def blocks(self, seed: int, size: int) -> Generator[dict[str, np.ndarray], None, bool]:
+        observation, info = self._env.reset(seed=seed)
+        actions = self._actions(seed, info["good_color"])
+        color = COLORS.index(info["good_color"])
+        images = np.empty((size, *SHAPE), np.uint8)
+        steps: list[tuple[int, float, int]] = []
+        over = terminated = False
+        while not over:
+            images[len(steps)] = observation
+            action = next(actions)
+            observation, reward, terminated, truncated, _ = self._env.step(action)
+            steps.append((action, reward, (reward > LARGE) - (reward < -LARGE)))
+            over = terminated or truncated
+            if over or len(steps) == size:
+                taken, paid, found = zip(*steps, strict=True)
+                yield {
+                    "observation": images[: len(steps)],
+                    "action": np.array(taken, np.uint8),
+                    "reward": np.array(paid, np.float32),
+                    "truth": np.stack([np.full(len(steps), color), found], axis=1).astype(np.int8),
+                }
+                steps.clear()
+        return terminated
+
+    def _actions(self, seed: int, good: Any) -> Iterator[int]:
+        """The policy's, from a stream of random numbers of its own, apart from the game's."""
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
+        if self.options.policy == "random":
+            while True:
+                yield int(rng.integers(ACTIONS))
+        from .players import seeker
+
+        player = seeker(self._env, "any", good, rng, WANDERING)
+        while True:
+            action = player.action()
+            yield int(rng.integers(ACTIONS)) if rng.random() < NOISE else action

@@ -1,0 +1,119 @@
+"""Collecting from a game: worker processes with an engine each, and nothing of them left behind."""
+
+import os
+import select
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli import Memup, assert_same_episodes, episodes, files_of
+
+SHARED = Path("/dev/shm")
+COLLECT = ["collect", "two-colors", "--episodes", 13, "--test-episodes", 1, "--workers", 2, "--run", "run"]
+
+
+def engines(folder: Path) -> list[int]:
+    """Doom engines whose working folder lies below a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (
+                Path(os.readlink(process / "exe")).name == "vizdoom"
+                and folder in Path(os.readlink(process / "cwd")).parents
+            ):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_for_engines(folder: Path, count: int, process) -> list[int]:
+    while len(found := engines(folder)) < count:
+        assert process.poll() is None, "the command ended before its engines started"
+    return found
+
+
+def mapped(pids: list[int]) -> set[Path]:
+    """Files in shared memory that some processes use."""
+    lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    return {Path(line.split(maxsplit=5)[5]) for line in lines if str(SHARED) in line}
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    for pid in pids:
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ready, _, _ = select.select([descriptor], [], [], 60)
+        os.close(descriptor)
+        assert ready, f"process {pid} is still there"
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A temporary folder for engines, to tell them from those of other tests."""
+    folder = tmp_path / "engines"
+    folder.mkdir()
+    return folder
+
+
+def test_collect_keeps_images_actions_rewards_and_the_truth(memup: Memup, places: Path):
+    summary = memup(*COLLECT, "--json", env={"TMPDIR": str(places)}).json
+    assert summary["done"] == 14
+    assert not engines(places)
+    assert os.listdir(places) == []
+    found = episodes(memup.folder / "run")
+    truth = np.concatenate([e["truth"] for e in found])
+    reward = np.concatenate([e["reward"] for e in found])
+    assert {e["truth"][0, 0] for e in found} == {0, 1}
+    assert (truth[:, 1] == 1).sum() >= 10
+    assert (truth[:, 1] == -1).sum() >= 10
+    np.testing.assert_allclose(reward[truth[:, 1] == 0][:100], 0.02)
+    for episode in found:
+        assert (episode["truth"][:, 0] == episode["truth"][0, 0]).all()
+        assert episode["observation"].shape[1:] == (64, 112, 3)
+        assert episode["observation"].std() > 10
+    assert memup("verify", "--run", "run", "--json").json["ok"]
+    raw = sum(values.nbytes for e in found for values in e.values())
+    stored = sum(len(data) for data in files_of(memup.folder / "run" / "trajectories" / "train").values())
+    assert stored < 0.4 * raw
+
+
+def test_a_killed_collection_leaves_no_engine_and_goes_on_to_the_same_store(memup: Memup, places: Path):
+    env = {"TMPDIR": str(places)}
+    process = memup.start(*COLLECT, "--commit-every", 0, env=env)
+    left = wait_for_engines(places, 2, process)
+    used = mapped(left)
+    assert used
+    process.kill()
+    process.communicate()
+    wait_until_gone(left)
+    memup("collect", "--run", "run", env=env)
+    assert not any(path.exists() for path in used)
+    assert os.listdir(places) == []
+    memup(*COLLECT[:-1], "whole", "--workers", 1)
+    for split in ("train", "test"):
+        assert_same_episodes(episodes(memup.folder / "run", split), episodes(memup.folder / "whole", split))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_to_all_processes_stops_cleanly(memup: Memup, places: Path, number: int, code: int):
+    """As a terminal or a batch queue sends it: the workers and the engines get it, too."""
+    process = memup.start(*COLLECT, env={"TMPDIR": str(places)}, own_group=True)
+    left = wait_for_engines(places, 2, process)
+    os.killpg(process.pid, number)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert "To continue" in err
+    wait_until_gone(left)
+    memup("collect", "--run", "run", env={"TMPDIR": str(places)})
+    assert len(episodes(memup.folder / "run")) == 13
+
+
+def test_random_play_is_the_paper_s_and_has_a_run_of_its_own(memup: Memup):
+    memup("collect", "two-colors", "--policy", "random", "--episodes", 1, "--test-episodes", 0, "--workers", 1)
+    actions = episodes(memup.folder / "runs" / "two-colors-random")[0]["action"]
+    assert set(actions) == set(range(8))
