@@ -2,9 +2,10 @@
 
     python benchmarks/two_colors.py [--episodes 200] [--workers 2] [--repeats 1]
 
-speed_ratio    frames a second of `memup collect two-colors`, with the start of Python and all else, over those of bare
-               environments that repeat the same actions in as many processes
+speed_ratio    frames a second of the collect stage over those of bare environments that repeat the same actions in as
+               many processes; both with the start of the processes and of the engines
 planned_ratio  the same, against environments that are played by the same scripted player, which has to plan
+process_ratio  as speed_ratio, for the whole command with the start of Python and its imports
 peak_rss_mb    of the command with its workers and its engines together, sampled
 size_ratio     bytes on disk over bytes of the arrays
 """
@@ -13,6 +14,7 @@ import argparse
 import json
 import multiprocessing
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -104,18 +106,21 @@ def main() -> None:
         rows = [int(row[SEED]) for row in train.rows]
         actions = [episode["action"].tobytes() for episode in train]
         raw = sum(f.row_bytes for f in train.fields.values()) * int(train.lengths.sum())
-        collecting, bare, planned = alternate(
+        stages: list[float] = []
+        command, bare, planned = alternate(
             options.repeats,
-            lambda: collect(run, options.episodes, options.workers),
+            lambda: stages.append(collect(run, options.episodes, options.workers)[0]["seconds"]),
             lambda: in_processes(repeat, list(zip(rows, actions, strict=True)), options.workers),
             lambda: in_processes(plan, rows, options.workers),
         )
+    collecting = statistics.median(stages)
     show(
         episodes=options.episodes,
         frames=summary["steps"],
         frames_per_second=summary["steps"] / collecting,
         speed_ratio=bare / collecting,
         planned_ratio=planned / collecting,
+        process_ratio=bare / command,
         peak_rss_mb=peak / 2**20,
         size_ratio=summary["bytes"] / raw,
         mean_length=float(np.mean(train.lengths)),

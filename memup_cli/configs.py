@@ -112,7 +112,9 @@ class TrainMemoryOptions(BaseModel):
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
-    cell: Literal["lstm", "gru"] = Field("lstm", description="Memory cell.", json_schema_extra=NETWORK)
+    cell: Literal["lstm", "gru", "none"] = Field(
+        "lstm", description="Memory cell; none: what the predictor can do without.", json_schema_extra=NETWORK
+    )
     hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.", json_schema_extra=NETWORK)
     layers: int = Field(
         1,

@@ -50,8 +50,8 @@ class Field:
 
     @property
     def is_image(self) -> bool:
-        """Height, width and channels, in bytes."""
-        return self.dtype == "uint8" and len(self.shape) == 3
+        """Height, width and up to four channels, in bytes."""
+        return self.dtype == "uint8" and len(self.shape) == 3 and self.shape[2] <= 4
 
     @property
     def row_bytes(self) -> int:

@@ -25,7 +25,7 @@ from .schedule import Load, Schedule, Visit
 
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
 DEFAULT_MEMORY = 512 << 20
-MIN_PIECE = 1024  # steps; a piece shorter than a chunk means decoding the chunk once for each
+MIN_PIECE = 1024  # steps, or a chunk if that is shorter: a shorter piece means decoding the chunk once for each
 AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
 AHEAD_LOADS = (4, 64)  # ... but at least and at most so many
 
@@ -39,7 +39,7 @@ def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, me
     longest = int(trajectories.lengths.max())
     chunk = trajectories.shards[0].layout.chunk_steps
     room = memory // (slots * row_bytes)  # steps per slot
-    least = min(longest, MIN_PIECE + rollout)
+    least = min(longest, min(MIN_PIECE, chunk) + rollout)
     if room < least:
         raise SlabTooSmall(
             f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 2**20:,.1f} MB, more than "

@@ -54,7 +54,7 @@ class Body(nn.Module):
             self.core.requires_grad_(False)
         self.observation = FieldEncoder(spec, ("observation",))
         self.features = self.observation.size + self.core.size
-        self._sees_first = self.inputs.names[0] == "observation"
+        self._sees_first = self.inputs.names[0] == "observation" and not self.observation.images
 
     def remember(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along (B, r, ...): (B, r, H), and the state after."""

@@ -43,7 +43,7 @@ class Memory:
     def __init__(self, model: MemoryModel, spec: TaskSpec, device: torch.device) -> None:
         self.spec, self.size, self.device = spec, model.memory.size, device
         self._model = model.to(device).eval().requires_grad_(False)
-        self._encoder = FieldEncoder(spec, (OBSERVATION,))
+        self._encoder = FieldEncoder(spec, (OBSERVATION,), flat=True)
         self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
         self._previous = previous_action_field(spec)
 

@@ -1,4 +1,4 @@
-"""Stored arrays -> float features: class numbers become one-hot rows, everything else (scaled) floats."""
+"""Stored arrays -> float features: class numbers become one-hot rows, images features, all else (scaled) floats."""
 
 import itertools
 import math
@@ -7,18 +7,23 @@ import torch
 from torch import Tensor, nn
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from .images import SIZE, SMALLEST, ImageEncoder
 
 
 class FieldEncoder(nn.Module):
-    """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros."""
+    """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros.
 
-    def __init__(self, spec: TaskSpec, names: tuple[str, ...]) -> None:
+    Images go through convolutions, which are trained with whatever is on top; with `flat` they stay numbers.
+    """
+
+    def __init__(self, spec: TaskSpec, names: tuple[str, ...], flat: bool = False) -> None:
         super().__init__()
         fields = {f.name: f for f in spec.fields}
         self.names = names
         self.classes: dict[str, int] = {}
         self.ranks: dict[str, int] = {}
         self.scales: dict[str, float] = {}
+        self.images = nn.ModuleDict()
         self.size = 0
         for name in names:
             source = "action" if name == PREVIOUS_ACTION else name
@@ -27,6 +32,9 @@ class FieldEncoder(nn.Module):
                 self.classes[name] = spec.classes[source]
                 self.size += spec.classes[source]
                 self.register_buffer(f"numbers_{name}", torch.arange(spec.classes[source]), persistent=False)
+            elif fields[source].is_image and min(fields[source].shape[:2]) >= SMALLEST and not flat:
+                self.images[name] = ImageEncoder(fields[source].shape)
+                self.size += SIZE
             else:
                 self.scales[name] = spec.scale.get(source, 1.0)
                 self.size += math.prod(fields[source].shape)
@@ -38,6 +46,8 @@ class FieldEncoder(nn.Module):
             if name in self.classes:
                 numbers = getattr(self, f"numbers_{name}")
                 parts.append((values.long().unsqueeze(-1) == numbers).float())  # (..., classes)
+            elif name in self.images:
+                parts.append(self.images[name](values))  # (..., SIZE)
             else:
                 values = values.float()
                 if self.scales[name] != 1:

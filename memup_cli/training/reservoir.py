@@ -4,6 +4,7 @@ A detector trained on uniform steps would see the one junction in 20,000 steps o
 with a probability that depends on their input only, so what the detector learns about y given the input is not biased.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ from .targets import targets
 
 BUCKETS = 1 << 18
 MAX_ROWS = 100_000
+MAX_BYTES = 256 << 20  # of those rows
+MAX_COLUMNS = 256  # numbers a step: of larger fields, such as images, each is different
 MAX_STEPS = 200_000_000  # looked at; a larger set is sampled by groups
 FLOAT_BINS = 8
 
@@ -37,14 +40,22 @@ class Steps:
         return {name: values[index] for name, values in self.arrays.items()}, real
 
 
-def group_steps(shard: Shard, group: int, spec: TaskSpec, gamma: float) -> Steps:
+def group_steps(shard: Shard, group: int, spec: TaskSpec, gamma: float, names: tuple[str, ...] | None = None) -> Steps:
+    """Steps with all query fields, or with some of them."""
+    names = spec.query if names is None else names
     rows = shard.rows(group)
     start, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
-    arrays = {name: shard.read_steps(name, start, stop) for name in {*spec.query, spec.target}}
+    arrays = {name: shard.read_steps(name, start, stop) for name in {*names, spec.target}}
     begins = rows[:, START] - start
     parts = [arrays[spec.target][b : b + n] for b, n in zip(begins, rows[:, LENGTH], strict=True)]
     y = np.concatenate([targets(spec, {spec.target: part}, gamma) for part in parts])
-    return Steps({name: arrays[name] for name in spec.query}, y, np.repeat(begins, rows[:, LENGTH]))
+    return Steps({name: arrays[name] for name in names}, y, np.repeat(begins, rows[:, LENGTH]))
+
+
+def small_fields(spec: TaskSpec) -> tuple[str, ...]:
+    """Query fields of which equal rows can be looked for."""
+    sizes = {f.name: math.prod(f.shape) for f in spec.fields}
+    return tuple(name for name in spec.query if sizes[name] <= MAX_COLUMNS)
 
 
 def row_codes(arrays: dict[str, np.ndarray], scales: dict[str, np.ndarray] | None = None) -> np.ndarray:
@@ -77,28 +88,34 @@ def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
     groups = _some_groups(trajectories, rng)
-    scales = _float_scales(group_steps(*groups[0], spec, gamma))
+    small = small_fields(spec)
+    scales = _float_scales(group_steps(*groups[0], spec, gamma, small))
     counts = np.zeros(BUCKETS, np.int64)
-    for steps in _read(groups, spec, gamma):
-        counts += np.bincount(_buckets(steps, scales), minlength=BUCKETS)
-    keep = np.minimum(1.0, max(8, MAX_ROWS // max(1, int((counts > 0).sum()))) / np.maximum(counts, 1))
-    keep *= min(1.0, MAX_ROWS / float((keep * counts).sum()))
+    for steps in _read(groups, spec, gamma, small):
+        counts += np.bincount(_buckets(steps, small, scales), minlength=BUCKETS)
+    row_bytes = sum(f.row_bytes for f in spec.fields if f.name in spec.query)
+    most = min(MAX_ROWS, MAX_BYTES // (window * row_bytes))
+    keep = np.minimum(1.0, max(8, most // max(1, int((counts > 0).sum()))) / np.maximum(counts, 1))
+    keep *= min(1.0, most / float((keep * counts).sum()))
     parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
-    for steps in _read(groups, spec, gamma):
-        chance = keep[_buckets(steps, scales)]
+    for steps in _read(groups, spec, gamma, spec.query):
+        chance = keep[_buckets(steps, small, scales)]
         chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
         parts.append((*steps.windows(chosen, window), steps.y[chosen]))
     windows = {name: np.concatenate([part[0][name] for part in parts]) for name in spec.query}
     return Reservoir(windows, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts]))
 
 
-def _buckets(steps: Steps, scales: dict[str, np.ndarray]) -> np.ndarray:
-    return (row_codes(steps.arrays, scales) % np.uint64(BUCKETS)).astype(np.int64)
+def _buckets(steps: Steps, small: tuple[str, ...], scales: dict[str, np.ndarray]) -> np.ndarray:
+    if not small:
+        return np.zeros(len(steps.y), np.int64)
+    codes = row_codes({name: steps.arrays[name] for name in small}, scales)
+    return (codes % np.uint64(BUCKETS)).astype(np.int64)
 
 
-def _read(groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float) -> Iterator[Steps]:
+def _read(groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float, names: tuple[str, ...]) -> Iterator[Steps]:
     for shard, group in groups:
-        yield group_steps(shard, group, spec, gamma)
+        yield group_steps(shard, group, spec, gamma, names)
 
 
 def _some_groups(trajectories: Trajectories, rng: np.random.Generator) -> list[tuple[Shard, int]]:

@@ -33,9 +33,9 @@ from .stages import (
     weights_digest,
 )
 
-BATCH = 1024
+BATCH, BATCH_BYTES = 1024, 4 << 20  # of steps that the detector learns from at a time, at most
 EVALUATE_EVERY, PATIENCE = 100, 5
-BATCH_STEPS = 1 << 16  # scored at a time
+BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
 PUBLISH_EVERY = 2.0  # seconds
 SEPARATION = 2.0  # the tenth of steps with the highest scores must be this many times as uncertain as the rest
 HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
@@ -123,30 +123,40 @@ def train_detector(
 ) -> dict[str, Any]:
     """Train until the held-out loss no longer falls; then check that the scores separate."""
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
-    windows = {name: torch.from_numpy(values[order]).to(device) for name, values in reservoir.windows.items()}
-    real, y = (torch.from_numpy(values[order]).to(device) for values in (reservoir.real, reservoir.y))
+    shuffled = torch.from_numpy(order)
+    windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
+    row_bytes = sum(values[0].nbytes for values in reservoir.windows.values())
+    batch = min(BATCH, max(32, BATCH_BYTES // row_bytes))
+
+    def steps(rows: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
+        found = shuffled[rows]
+        real, y = (torch.from_numpy(values)[found].to(device) for values in (reservoir.real, reservoir.y))
+        return {name: values[found].to(device) for name, values in windows.items()}, real, y
+
     held_out = max(1, len(reservoir) // 10)
+    held = steps(torch.arange(held_out))
+    y = held[2]
     generator = torch.Generator().manual_seed(config.seed)
     optimiser = torch.optim.Adam(detector.parameters(), lr=2e-3)
     best, stale, update = float("inf"), 0, 0
     with console.Progress("detector", "update", config.updates, quiet=quiet) as bar:
         while update < config.updates and stale < PATIENCE:
             for _ in range(min(EVALUATE_EVERY, config.updates - update)):
-                rows = torch.randint(held_out, max(len(reservoir), held_out + 1), (BATCH,), generator=generator)
-                rows = rows.clamp(max=len(reservoir) - 1).to(device)
-                output = detector({name: values[rows] for name, values in windows.items()}, real[rows])
+                rows = torch.randint(held_out, max(len(reservoir), held_out + 1), (batch,), generator=generator)
+                local, real, wanted = steps(rows.clamp(max=len(reservoir) - 1))
+                output = detector(local, real)
                 optimiser.zero_grad(set_to_none=True)
-                detector.loss(output, y[rows]).backward()
+                detector.loss(output, wanted).backward()
                 optimiser.step()
                 update += 1
             with torch.no_grad():
-                output = detector({name: values[:held_out] for name, values in windows.items()}, real[:held_out])
-                loss = float(detector.loss(output, y[:held_out]))
+                output = detector(*held[:2])
+                loss = float(detector.loss(output, y))
             stale = 0 if loss < 0.995 * best else stale + 1
             best = min(best, loss)
             bar.advance(update - bar.done, f"held-out loss {loss:.4g}")
-    scores = detector.score(output, y[:held_out]).detach()
-    return {"detector_updates": update, "held_out_loss": best, **separation(detector, output, y[:held_out], scores)}
+    scores = detector.score(output, y).detach()
+    return {"detector_updates": update, "held_out_loss": best, **separation(detector, output, y, scores)}
 
 
 def separation(detector: Detector, output: torch.Tensor, y: torch.Tensor, scores: torch.Tensor) -> dict[str, Any]:
@@ -208,18 +218,19 @@ def _write_scores(
 
 
 def score_steps(detector: Detector, steps: Steps) -> np.ndarray:
-    """Scores of all steps of a group (N,); each different local window is computed once."""
+    """Scores of all steps of a group (N,); each different local window is computed once, unless it is an image."""
     device = next(detector.parameters()).device
     scores = np.empty(len(steps.y), np.float32)
-    for first in range(0, len(scores), BATCH_STEPS):
-        these = np.arange(first, min(first + BATCH_STEPS, len(scores)))
+    row_bytes = sum(values[0].nbytes for values in steps.arrays.values()) * detector.window
+    size = min(BATCH_STEPS, max(1, SCORED_BYTES // row_bytes))
+    for first in range(0, len(scores), size):
+        these = np.arange(first, min(first + size, len(scores)))
         windows, real = steps.windows(these, detector.window)
         y = steps.y[these]
-        _, which, back = np.unique(
-            row_codes({**windows, "real": real, "y": y} if detector.kind != "quantile" else {**windows, "real": real}),
-            return_index=True,
-            return_inverse=True,
-        )
+        which = back = np.arange(len(these))
+        if not detector.query.images:
+            different = {**windows, "real": real, **({"y": y} if detector.kind != "quantile" else {})}
+            _, which, back = np.unique(row_codes(different), return_index=True, return_inverse=True)
         with torch.no_grad():
             tensors = {name: torch.from_numpy(values[which]).to(device) for name, values in windows.items()}
             output = detector(tensors, torch.from_numpy(real[which]).to(device))

@@ -21,8 +21,8 @@ SIDE = 2 * HALF // CELL
 BODY = 20  # how far from a wall the player's middle stays
 UNWANTED = 12.0  # what a step through an unwanted item costs, in steps
 NEVER = 1e6
-PLAN_EVERY = 5  # steps
-NEAR = 28  # a way point this near is reached
+PLAN_EVERY = 10  # steps, or at the end of a way
+NEAR, REACHED = 28, 20  # a way point this near is behind us; the end of a way
 AHEAD, BESIDE = 6, 25  # degrees within which it walks straight on, or while turning
 
 Point = tuple[float, float]
@@ -39,6 +39,7 @@ def _walls() -> np.ndarray:
 
 
 _BLOCKED = _walls()
+_COST = np.where(_BLOCKED, NEVER, 1.0)
 
 
 @dataclass
@@ -54,15 +55,15 @@ class ItemSeeker:
     wandering: float = 0.0
     _path: list[Point] = field(default_factory=list)
     _step: int = 0
-    _wander_until: int = 0
+    _plan_at: int = 0
 
     def action(self) -> int:
         x, y, angle = self._where()
-        if self._step >= self._wander_until and (self._step % PLAN_EVERY == 0 or not self._path):
+        while self._path and math.dist(self._path[0], (x, y)) < (NEAR if len(self._path) > 1 else REACHED):
+            self._path.pop(0)
+        if not self._path or self._step >= self._plan_at:
             self._path = self._plan((x, y))
         self._step += 1
-        while len(self._path) > 1 and math.dist(self._path[0], (x, y)) < NEAR:
-            self._path.pop(0)
         if not self._path:
             return TURN_LEFT
         return _towards(self._path[0], x, y, angle)
@@ -75,9 +76,14 @@ class ItemSeeker:
         return x, y, angle
 
     def _plan(self, start: Point) -> list[Point]:
+        self._plan_at = self._step + PLAN_EVERY
+        if self.wandering and self.rng.random() < self.wandering:
+            self._plan_at = self._step + int(self.rng.integers(10, 40))
+            goal = self.rng.uniform(CELL - HALF, HALF - CELL, 2)
+            return shortest_path(start, [(float(goal[0]), float(goal[1]))], _COST)
         goals: list[Point] = []
         unwanted: list[Point] = []
-        cost = np.where(_BLOCKED, NEVER, 1.0)
+        cost = _COST.copy()
         for thing in self.env.game.get_state().objects:
             place = (float(thing.position_x), float(thing.position_y))
             if thing.name.endswith("Pillar"):
@@ -86,9 +92,6 @@ class ItemSeeker:
                 (goals if thing.name.lower().startswith(self.wanted) else unwanted).append(place)
         for place in unwanted:
             cost += _around(place, 50) * UNWANTED
-        if self.wandering and self.rng.random() < self.wandering:
-            goals = [tuple(self.rng.uniform(-HALF + CELL, HALF - CELL, 2))]
-            self._wander_until = self._step + int(self.rng.integers(10, 40))
         return shortest_path(start, goals, cost)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .environment import TwoColorsEnv
 
 ACTIONS, SHAPE, MAX_STEPS = 8, (64, 112, 3), 1050  # as the environment has them, which imports the engine
-WANDERING = 0.04  # of the scripted player's plans lead anywhere
+WANDERING = 0.08  # of the scripted player's plans lead anywhere
 NOISE = 0.1  # of its actions are random
 TYPICAL = 160  # steps; either policy dies early
 LARGE = 0.5  # a reward beyond this has an item in it
