@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import memup_cli
 from tests.cli import Memup, assert_same_episodes, episodes, files_of
 
 SHARED = Path("/dev/shm")
@@ -99,14 +100,13 @@ def test_a_killed_collection_leaves_no_engine_and_goes_on_to_the_same_store(memu
         assert_same_episodes(episodes(memup.folder / "run", split), episodes(memup.folder / "whole", split))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
-def test_a_signal_to_all_processes_stops_cleanly(memup: Memup, places: Path, number: int, code: int):
-    """As a terminal or a batch queue sends it: the workers and the engines get it, too."""
+def test_ctrl_c_stops_cleanly(memup: Memup, places: Path):
+    """A terminal sends it to the workers, too, and ViZDoom would make an error of it there."""
     process = memup.start(*COLLECT, env={"TMPDIR": str(places)}, own_group=True)
     left = wait_for_engines(places, 2, process)
-    os.killpg(process.pid, number)
+    os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=120)
-    assert process.returncode == code, err
+    assert process.returncode == 130, err
     assert "To continue" in err
     wait_until_gone(left)
     memup("collect", "--run", "run", env={"TMPDIR": str(places)})
@@ -117,3 +117,47 @@ def test_random_play_is_the_paper_s_and_has_a_run_of_its_own(memup: Memup):
     memup("collect", "two-colors", "--policy", "random", "--episodes", 1, "--test-episodes", 0, "--workers", 1)
     actions = episodes(memup.folder / "runs" / "two-colors-random")[0]["action"]
     assert set(actions) == set(range(8))
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory) -> Memup:
+    """A small run with scores."""
+    memup = Memup(tmp_path_factory.mktemp("scored"))
+    memup("collect", "two-colors", "--episodes", 6, "--test-episodes", 2, "--workers", 2, "--run", "run")
+    summary = memup("score", "--run", "run", "--updates", 20, "--json").json
+    assert summary["detector_updates"] == 20
+    assert sum(summary["histogram"]["counts"]) == sum(len(e["action"]) for e in episodes(memup.folder / "run"))
+    return memup
+
+
+def train(memup: Memup, *options: object) -> tuple[dict, bytes]:
+    """The summary and the weights of a short training."""
+    common = ["--updates", 4, "--batch", 6, "--hidden", 8, "--evaluate-every", 4, "--restart", "--json"]
+    summary = memup("train-memory", "--run", "run", *common, *options).json
+    return summary, (memup.folder / "run" / "memory" / "last.safetensors").read_bytes()
+
+
+def test_the_memory_is_trained_by_the_paper_s_recipe_and_evaluated_at_the_items(scored: Memup):
+    train(scored)
+    stage = scored("status", "--run", "run", "--json").json["stages"]["train-memory"]
+    assert (stage["config"]["rollout"], stage["config"]["targets"], stage["config"]["gamma"]) == (1, 3, 0.8)
+    found = scored("evaluate", "memory", "--run", "run", "--json").json
+    items = sum(int((e["truth"][:, 1] != 0).sum()) for e in episodes(scored.folder / "run", "test"))
+    assert found["steps"] == items
+    memory = memup_cli.load_memory(scored.folder / "run")
+    m, _ = memory.step(np.zeros((2, 64, 112, 3), np.uint8), None, memory.initial(2))
+    assert m.shape == (2, 8)
+
+
+def test_how_much_of_the_images_fits_into_ram_does_not_matter(scored: Memup):
+    small, streamed = train(scored, "--rollout", 5, "--slab-memory", 12)
+    large, whole = train(scored, "--rollout", 5, "--slab-memory", 1024)
+    assert streamed == whole
+    assert small["rmse"] == large["rmse"]
+
+
+def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
+    train(scored, "--cell", "none")
+    memory = memup_cli.load_memory(scored.folder / "run")
+    m, _ = memory.step(np.full((1, 64, 112, 3), 9, np.uint8), None, memory.initial(1))
+    assert not m.any()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stores.errors import Incomplete
-from stores.groups import Episode, encode_group
+from stores.groups import Episode, GroupStream, encode_group
 from stores.layout import Field, Identity, Layout, plan
 from stores.reader import DirectChunks, Shard, Trajectories, ZarrChunks
 from stores.writer import ShardWriter
@@ -42,6 +42,31 @@ def write(path: Path, layout: Layout, episodes: list[Episode], commit_each: bool
 fields_strategy = st.lists(
     st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(1, 4), max_size=3).map(tuple)), min_size=1, max_size=3
 ).map(lambda kinds: tuple(Field(f"f{i}", dtype, shape) for i, (dtype, shape) in enumerate(kinds)))
+
+
+def in_blocks(episode: Episode, size: int):
+    length = len(next(iter(episode.arrays.values())))
+    for first in range(0, length, size):
+        yield {name: values[first : first + size] for name, values in episode.arrays.items()}
+    return episode.terminated
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    fields=fields_strategy,
+    lengths=st.lists(st.integers(1, 90), min_size=1, max_size=6),
+    chunk=st.integers(1, 9).map(lambda n: n * 8),
+    block=st.integers(1, 100),
+)
+def test_a_group_that_is_streamed_has_the_same_bytes(fields, lengths, chunk, block):
+    layout = Layout(fields, chunk, len(lengths))
+    episodes = make_episodes(fields, lengths, seed=1)
+    stream = GroupStream(layout)
+    for episode in episodes:
+        stream.add(episode.seed, in_blocks(episode, block))
+    streamed, whole = stream.finish(), encode_group(layout, episodes)
+    np.testing.assert_array_equal(streamed.rows, whole.rows)
+    assert (streamed.chunks, streamed.steps) == (whole.chunks, whole.steps)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
