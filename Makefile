@@ -34,6 +34,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/train_memory.py
 	$(BIN)/python benchmarks/memory_use.py
 	$(BIN)/python benchmarks/agent.py
+	$(BIN)/python benchmarks/two_colors.py
 
 setup: $(STAMP)
 

@@ -10,10 +10,14 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+import torch
 
-import memup_cli
+from memup_cli.tasks.spec import PREVIOUS_ACTION
 from memup_cli.tasks.two_colors.environment import TwoColorsEnv
 from memup_cli.tasks.two_colors.players import seeker
+from memup_cli.training.stages import open_run, spec_of
+from memup_cli.training.targets import previous_actions
+from memup_cli.training.weights import load_model
 from stores.reader import Trajectories
 
 COLORS = ("green", "red")
@@ -21,11 +25,12 @@ COLORS = ("green", "red")
 
 def states(memory, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
     """m_t along one episode: (T, H)."""
-    found, state = [], memory.initial(1)
-    for t in range(len(action)):
-        m, state = memory.step(observation[t : t + 1], action[t - 1 : t] if t else None, state)
-        found.append(m[0])
-    return np.stack(found)
+    model, spec = memory
+    before = previous_actions(spec, action[:-1], at_start=True)
+    arrays = {"observation": torch.from_numpy(observation)[None], PREVIOUS_ACTION: torch.from_numpy(before)[None]}
+    with torch.no_grad():
+        m, _ = model.rollout(arrays, model.memory.initial(1))
+    return m[0].numpy()
 
 
 def stored(memory, folder: Path, count: int, first: int):
@@ -80,7 +85,9 @@ def main() -> None:
     parser.add_argument("--oracle", type=int, default=0, help="episodes of the oracle to probe, too")
     parser.add_argument("--checkpoint", default="last")
     options = parser.parse_args()
-    memory = memup_cli.load_memory(options.run, checkpoint=options.checkpoint, device="cpu")
+    torch.set_num_threads(1)
+    manifest = open_run(options.run)
+    memory = load_model(manifest, options.checkpoint), spec_of(manifest)
     trajectories, first = options.run / "trajectories", options.from_step
     accuracy = fit(*stored(memory, trajectories / "train", options.episodes, first)[:2])
     sources = [("test episodes", stored(memory, trajectories / "test", 10**9, first))]

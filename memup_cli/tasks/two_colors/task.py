@@ -81,8 +81,10 @@ class TwoColors:
 
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
-        paper = {"rollout": 1, "targets": 3}
-        return {"fast": paper, "paper": paper}
+        """Gradients through one step: of an episode's images, an update sees four."""
+        paper = {"rollout": 1, "targets": 3, "hidden": 128}
+        often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
+        return {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
 
     @property
     def run_name(self) -> str:
