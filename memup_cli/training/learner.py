@@ -63,7 +63,7 @@ class MemoryLearner:
         batch, state = next_batch(self._slab, self._tables, options, self._seed, update), self.walking
         if self._replay:
             batch, state = self._replay.mix(batch, state, update)
-        tensors = self._stager(once_each(batch) if options.context == "window" else batch)
+        tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
         with watch.saved_tensors():
             loss, after = rollout_loss(self.model, tensors, state)
         self.walking = tuple(part[: options.walkers] for part in after)

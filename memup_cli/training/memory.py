@@ -170,6 +170,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         task=manifest.task,
         config=job.config,
         lr=options.lr,
+        lr_end=options.lr_end,
         updates=options.updates,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
