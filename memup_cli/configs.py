@@ -170,6 +170,9 @@ class TrainMemoryOptions(BaseModel):
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
     )
+    starts: float = Field(
+        0.0, ge=0, le=0.95, description="Share of the batch that reads only the start of an episode, then of the next."
+    )
     replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept for that.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
@@ -186,9 +189,14 @@ class TrainMemoryOptions(BaseModel):
     until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop as soon as the test accuracy is this.")
 
     @property
-    def walkers(self) -> int:
-        """Slots that walk through episodes."""
+    def slots(self) -> int:
+        """Rollouts of an update that are read from the store; the others are replayed."""
         return max(1, self.batch - round(self.batch * self.replay))
+
+    @property
+    def starters(self) -> int:
+        """Those of the slots that see only the first rollout of each episode; at least one walks to the end."""
+        return min(self.slots - 1, round(self.batch * self.starts))
 
 
 class TrainBaselineOptions(BaseModel):

@@ -59,6 +59,7 @@ class Copy:
             **self.context,
             "predictor": "gated",
             "replay": 0.5,
+            "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
             "lr": 1e-2,
             "updates": 20_000,
             "evaluate_every": 1000,

@@ -26,6 +26,8 @@ PAPER = {
     "input_scale": None,
     "predictor": "mlp",
     "replay": 0.0,
+    "starts": 0.0,
+    "at_targets": False,
     "lr": 1e-3,
 }
 
