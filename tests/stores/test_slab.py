@@ -93,7 +93,8 @@ def test_some_slots_see_only_the_start_of_episodes(long, memory, monkeypatch):
     started = []
     with Slab(trajectories, slots=5, rollout=4, seed=2, memory=memory, starters=2) as slab:
         for _ in range(100):
-            assert (slab.offset[3:] == 0).all() and slab.fresh[3:].all()
+            assert (slab.offset[3:] == 0).all()
+            assert slab.fresh[3:].all()
             started += slab.episode[3:].tolist()
             check_walk(slab, episodes, 1)
         assert set(started) == set(range(len(episodes)))
