@@ -144,10 +144,10 @@ class TrainMemoryOptions(BaseModel):
         description="How long units keep their contents at first: up to this many episodes.",
         json_schema_extra=NETWORK,
     )
-    context: Literal["point", "window", "carried"] = Field(
+    context: Literal["point", "window", "carried", "totals"] = Field(
         "point",
-        description="What the predictor knows of a target step: its query, the last --window steps, or everything up "
-        "to it.",
+        description="What the predictor knows of a target step: its query, the last --window steps, everything up to "
+        "it, or its query and how much of each input came up to it.",
         json_schema_extra=NETWORK,
     )
     window: int = Field(12, ge=1, le=4096, description="Steps of a context window.", json_schema_extra=NETWORK)
@@ -172,9 +172,13 @@ class TrainMemoryOptions(BaseModel):
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
     )
+    starts: float = Field(
+        0.0, ge=0, le=0.95, description="Share of the batch that reads only the start of an episode, then of the next."
+    )
     replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept for that.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
+    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
+    lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     ema: float = Field(
         0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."
@@ -187,9 +191,14 @@ class TrainMemoryOptions(BaseModel):
     until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop as soon as the test accuracy is this.")
 
     @property
-    def walkers(self) -> int:
-        """Slots that walk through episodes."""
+    def slots(self) -> int:
+        """Rollouts of an update that are read from the store; the others are replayed."""
         return max(1, self.batch - round(self.batch * self.replay))
+
+    @property
+    def starters(self) -> int:
+        """Those of the slots that see only the first rollout of each episode; at least one walks to the end."""
+        return min(self.slots - 1, round(self.batch * self.starts))
 
 
 class TrainBaselineOptions(BaseModel):
@@ -212,7 +221,8 @@ class TrainBaselineOptions(BaseModel):
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
     batch: int = Field(64, ge=1, le=65_536, description="Sequences, or slots that walk through them, side by side.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth along a cosine.")
+    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
+    lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
     memory_limit: int | None = Field(

@@ -64,6 +64,7 @@ class Slot:
 
     visit: Visit
     length: int
+    leave: int  # where it goes on to the next episode: the end, or after one rollout
     offset: int
     end: int
     due: int = 0  # update before which it needs its next load
@@ -83,20 +84,30 @@ class Load:
 
 
 class Schedule:
-    """Simulates B slots that walk `rollout` steps an update; yields their loads in the order in which they fall due."""
+    """Simulates B slots that walk `rollout` steps an update; yields their loads in the order in which they fall due.
+
+    The last `starters` of them leave each episode after its first rollout.
+    """
 
     def __init__(
-        self, trajectories: Trajectories, slots: int, rollout: int, piece: int, seed: int, update: int = 0
+        self,
+        trajectories: Trajectories,
+        slots: int,
+        rollout: int,
+        piece: int,
+        seed: int,
+        update: int = 0,
+        starters: int = 0,
     ) -> None:
         self._order = VisitOrder(trajectories, seed)
-        self._rollout, self._piece = rollout, piece
+        self._rollout, self._piece, self._walkers = rollout, piece, slots - starters
         stagger = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 2**32)))).random(slots)
         self.slots: list[Slot] = []
-        for share in stagger:
+        for number, share in enumerate(stagger):
             visit = next(self._order)
-            length = visit.length
-            offset = int(share * length) // rollout * rollout
-            self.slots.append(Slot(visit, length, offset, self._end(offset, length)))
+            length, leave = visit.length, self._leave(number, visit.length)
+            offset = int(share * length) // rollout * rollout if number < self._walkers else 0
+            self.slots.append(Slot(visit, length, leave, offset, self._end(offset, length)))
         self._initial: deque[Load] = deque()
         self._heap: list[tuple[int, int]] = []
         for number, slot in enumerate(self.slots):
@@ -118,7 +129,7 @@ class Schedule:
             return self._initial.popleft()
         now, number = heapq.heappop(self._heap)
         slot = self.slots[number]
-        if slot.end < slot.length:
+        if slot.end < slot.leave:
             slot.offset = self._offset_at(slot, now)
             start = slot.end
             slot.end = min(slot.end + self._piece, slot.length)
@@ -126,7 +137,8 @@ class Schedule:
         else:
             visit = next(self._order)
             length = visit.length
-            slot.visit, slot.length, slot.offset, slot.end = visit, length, 0, min(self._piece, length)
+            slot.visit, slot.length, slot.leave = visit, length, self._leave(number, length)
+            slot.offset, slot.end = 0, min(self._piece, length)
             load = Load(number, visit, 0, slot.end, length, 0, True)
         self._plan(number, slot, now)
         return load
@@ -137,16 +149,21 @@ class Schedule:
         return Load(number, slot.visit, start, slot.end, slot.length, offset, True)
 
     def _plan(self, number: int, slot: Slot, now: int) -> None:
-        left = slot.end - slot.offset
-        slot.due = now + (left // self._rollout if slot.end < slot.length else -(-left // self._rollout))
+        slot.due = now + self._updates(slot)
         heapq.heappush(self._heap, (slot.due, number))
 
     def _offset_at(self, slot: Slot, update: int) -> int:
         """Where the slot will be at an update up to its next load."""
-        updates_left = slot.due - update
-        left = slot.end - slot.offset
-        total = left // self._rollout if slot.end < slot.length else -(-left // self._rollout)
-        return slot.offset + (total - updates_left) * self._rollout
+        return slot.offset + (self._updates(slot) - (slot.due - update)) * self._rollout
+
+    def _updates(self, slot: Slot) -> int:
+        """How many updates what the slot holds is good for."""
+        if slot.end < slot.leave:
+            return (slot.end - slot.offset) // self._rollout
+        return -(-(slot.leave - slot.offset) // self._rollout)
+
+    def _leave(self, number: int, length: int) -> int:
+        return length if number < self._walkers else min(self._rollout, length)
 
     def _end(self, offset: int, length: int) -> int:
         return min((offset // self._piece + 1) * self._piece, length)

@@ -1,6 +1,7 @@
 """The steps that training walks through, in RAM: B slots, never the whole set.
 
-Each slot walks through one episode after the other, `rollout` steps an update, all slots staggered. If B whole
+Each slot walks through one episode after the other, `rollout` steps an update, all slots staggered; the last `starters`
+of them see only the first rollout of each. If B whole
 episodes fit the memory budget, a slot holds its whole episode; otherwise a piece of it at a time. A thread decodes the
 next loads while training computes. What is where at a given update is a pure function of the seed (schedule.py), so
 a slab can be opened at any update and any machine decodes the same.
@@ -80,6 +81,7 @@ class Slab:
         on_fresh: Callable[[int, Any], None] | None = None,
         memory: int = DEFAULT_MEMORY,
         update: int = 0,
+        starters: int = 0,
     ) -> None:
         if not len(trajectories):
             raise ValueError(f"{trajectories.folder} holds no episodes")
@@ -101,7 +103,9 @@ class Slab:
         self.wait_seconds = 0.0
         self._on_fresh = on_fresh
         self._loader = _Loader([f.name for f in stored], derived, prepare, piece)
-        self._plan, self._ahead = (Schedule(trajectories, slots, rollout, piece, seed, update) for _ in range(2))
+        self._plan, self._ahead = (
+            Schedule(trajectories, slots, rollout, piece, seed, update, starters) for _ in range(2)
+        )
         ahead = AHEAD_BYTES // (piece * sum(f.row_bytes for f in wanted))
         least, most = AHEAD_LOADS
         self._burst = min(max(ahead, least), most) // 2  # loads per wake-up of the thread: each costs a switch

@@ -12,6 +12,30 @@ from .encoders import FieldEncoder, mlp
 from .memory import CELLS, Shape, State
 
 
+def _first_layer(memory: int, context: int, hidden: int) -> tuple[nn.Linear, nn.Linear]:
+    """One linear layer on [m, c], in two parts; torch's initial weights of the whole."""
+    whole = nn.Linear(memory + context, hidden)
+    parts = nn.Linear(memory, hidden), nn.Linear(context, hidden, bias=False)
+    with torch.no_grad():
+        parts[0].bias.copy_(whole.bias)
+        for part, weights in zip(parts, whole.weight.split([memory, context], 1), strict=True):
+            part.weight.copy_(weights)
+    return parts
+
+
+class PlainMLP(nn.Module):
+    """Three layers on [m, c]; the first in two parts: what a state gives is computed once for all its targets."""
+
+    def __init__(self, memory: int, context: int, hidden: int, outputs: int) -> None:
+        super().__init__()
+        self.memory, self.context = _first_layer(memory, context, hidden)
+        self.rest = mlp(hidden, hidden, outputs, layers=1)
+
+    def forward(self, m: Tensor, c: Tensor) -> Tensor:
+        out: Tensor = self.rest(F.relu(self.memory(m) + self.context(c)))
+        return out
+
+
 class GatedMLP(nn.Module):
     """The three layers of the plain predictor, the first one multiplied by a linear function of the context.
 
@@ -20,22 +44,12 @@ class GatedMLP(nn.Module):
 
     def __init__(self, memory: int, context: int, hidden: int, outputs: int) -> None:
         super().__init__()
-        self.first = nn.Linear(memory + context, hidden)
+        self.memory, self.context = _first_layer(memory, context, hidden)
         self.gate = nn.Linear(context, hidden)
         self.rest = mlp(hidden, hidden, outputs, layers=1)
 
     def forward(self, m: Tensor, c: Tensor) -> Tensor:
-        out: Tensor = self.rest(F.relu(self.first(torch.cat([m, c], -1)) * self.gate(c)))
-        return out
-
-
-class PlainMLP(nn.Module):
-    def __init__(self, memory: int, context: int, hidden: int, outputs: int) -> None:
-        super().__init__()
-        self.layers = mlp(memory + context, hidden, outputs)
-
-    def forward(self, m: Tensor, c: Tensor) -> Tensor:
-        out: Tensor = self.layers(torch.cat([m, c], -1))
+        out: Tensor = self.rest(F.relu((self.memory(m) + self.context(c)) * self.gate(c)))
         return out
 
 
@@ -66,7 +80,7 @@ class MemoryModel(nn.Module):
 
     def predict(self, m: Tensor, c: Tensor) -> Tensor:
         """Logits (..., classes) or values (...) for contexts (..., K, C) from memory states (..., 1 or K, H)."""
-        out = self.predictor(m.expand(*c.shape[:-1], m.shape[-1]), c)
+        out = self.predictor(m, c)
         return out if self.kind == "classes" else out.squeeze(-1)
 
     def losses(self, prediction: Tensor, y: Tensor) -> Tensor:

@@ -43,13 +43,17 @@ class Add:
     def recipes(self) -> dict[str, dict[str, Any]]:
         fast = {
             "rollout": 10 if self.options.length < 1000 else 20,
-            "targets": MARKS,  # nothing local tells which of the marks asks for the sum
+            "targets": MARKS,
+            "at_targets": True,  # a mark that was just read moves the state
             "hidden": 128,
-            "context": "window",
-            "window": 4,
+            "input_scale": 1.0,
+            "context": "totals",
             "predictor": "gated",
+            "predictor_hidden": 256,
             "replay": 0.5,
-            "lr": 3e-3,
+            "starts": 0.25 if self.options.length >= 500 else 0.0,
+            "lr": 1e-2,
+            "lr_end": 0.01,
             "updates": 20_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,

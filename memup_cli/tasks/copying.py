@@ -28,7 +28,8 @@ class Copy:
     vectorised: ClassVar[bool] = True
     checked: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
-    context: ClassVar[str] = "window"
+    context: ClassVar[dict[str, Any]] = {"context": "window", "window": SYMBOLS + 2, "context_scale": 1.0}
+    paper_context: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, options: CopyOptions) -> None:
         self.options = options
@@ -55,17 +56,16 @@ class Copy:
             "targets": SYMBOLS,
             "hidden": 128,
             "input_scale": 1.0,
-            "context": self.context,
-            "context_scale": 1.0,
-            "window": SYMBOLS + 2,
+            **self.context,
             "predictor": "gated",
             "replay": 0.5,
+            "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
             "lr": 1e-2,
             "updates": 20_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
-        return {"fast": fast, "paper": PAPER}
+        return {"fast": fast, "paper": {**PAPER, **self.paper_context}}
 
     @property
     def run_name(self) -> str:
@@ -103,7 +103,9 @@ class ScatteredCopy(Copy):
     summary: ClassVar[str] = "Ten digits, to be repeated at ten random later steps."
     example: ClassVar[str] = "scattered-copy --length 520 --run runs/scattered"
     name: ClassVar[str] = "scattered-copy"
-    context: ClassVar[str] = "carried"  # which digit a mark asks for is the number of marks before it
+    # Which digit a mark asks for is the number of marks before it: no window shows that, a total does.
+    context: ClassVar[dict[str, Any]] = {"context": "totals", "predictor_hidden": 256}
+    paper_context: ClassVar[dict[str, Any]] = {"context": "carried", "context_scale": None}
 
     def recall_steps(self, rng: np.random.Generator) -> np.ndarray:
         return np.sort(SYMBOLS + rng.choice(self.options.length - SYMBOLS, SYMBOLS, replace=False))

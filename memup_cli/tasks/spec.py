@@ -14,6 +14,9 @@ PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step
 
 # The paper's networks for supervised tasks: a layer, two LSTM layers of 128 with dropout, and a plain predictor.
 PAPER = {
+    "cell": "lstm",
+    "horizon": 1.0,
+    "predict_every": 0,
     "hidden": 128,
     "context_hidden": 128,
     "predictor_hidden": 128,
@@ -23,6 +26,8 @@ PAPER = {
     "input_scale": None,
     "predictor": "mlp",
     "replay": 0.0,
+    "starts": 0.0,
+    "at_targets": False,
     "lr": 1e-3,
 }
 

@@ -12,9 +12,9 @@ from stores.slab import Slab
 
 from ..configs import TrainMemoryOptions
 from ..errors import UsageProblem
-from ..models.contexts import SEEN, CarriedContext, WindowContext
+from ..models.contexts import SEEN, TOTALS, CarriedContext, TotalsContext, WindowContext
 from ..models.predictor import MemoryModel
-from .candidates import CONTEXT, Candidates, TargetTables, compacted, distinct, window_steps
+from .candidates import CONTEXT, Candidates, TargetTables, compacted, distinct, totals_at, window_steps
 from .selection import select
 from .targets import TARGET
 
@@ -83,7 +83,7 @@ class Arrivals:
         """c of every step of some episodes: (n, T, C)."""
         context = self._average.context
         n, length = next(iter(arrays.values())).shape[:2]
-        if isinstance(context, CarriedContext):
+        if isinstance(context, CarriedContext | TotalsContext):
             c: Tensor = context(tensors, context.initial(n))[0]
             return c
         if not isinstance(context, WindowContext):
@@ -107,7 +107,10 @@ class Arrivals:
         if isinstance(context, CarriedContext):
             return {CONTEXT: c[torch.from_numpy(steps).to(c.device)].cpu().numpy()}
         if not isinstance(context, WindowContext):
-            return {name: arrays[name][steps] for name in context.query.names}
+            rows = {name: arrays[name][steps] for name in context.query.names}
+            if isinstance(context, TotalsContext):
+                rows[TOTALS] = totals_at(context.query, steps, len(c), len(c), lambda n, a, b: arrays[n][a:b])
+            return rows
         wanted, seen = window_steps(steps, context.window)
         return {**{name: arrays[name][wanted] for name in context.query.names}, SEEN: seen}
 

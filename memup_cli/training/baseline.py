@@ -195,6 +195,7 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
         task=manifest.task,
         config=config,
         lr=options.lr,
+        lr_end=options.lr_end,
         updates=options.updates,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,

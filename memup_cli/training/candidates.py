@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from stores.layout import Field
 from stores.slab import Read
 
-from ..models.contexts import SEEN, Kind
+from ..models.contexts import SEEN, TOTALS, Kind
+from ..models.encoders import FieldEncoder
 from ..tasks.spec import TaskSpec
 from .selection import SuffixTop
 from .targets import TARGET, discounted_returns, target_field
@@ -34,6 +36,8 @@ def query_fields(spec: TaskSpec, context: Kind, window: int, context_size: int) 
     rows = tuple(f for f in spec.fields if f.name in spec.query)
     if context == "point":
         return rows
+    if context == "totals":
+        return (*rows, Field(TOTALS, "float32", (FieldEncoder(spec, spec.query).size,)))
     return (*(Field(f.name, f.dtype, (window, *f.shape)) for f in rows), Field(SEEN, "int32"))
 
 
@@ -46,9 +50,11 @@ def gather_candidates(
     """
     top, steps = compacted(top)
     query: dict[str, np.ndarray] = {}
-    if context == "point":
+    if context in ("point", "totals"):
         query = {name: _rows_at(name, steps, block, length, read) for name in spec.query}
-    elif context == "window":
+    if context == "totals":
+        query[TOTALS] = totals_at(FieldEncoder(spec, spec.query), steps, block, length, read)
+    if context == "window":
         wanted, seen = window_steps(steps, window)
         needed, places = np.unique(wanted, return_inverse=True)
         places = places.reshape(wanted.shape)
@@ -71,6 +77,21 @@ def window_steps(steps: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray
     """The last `window` steps up to each of (M,): (M, W), the first step repeated before it; how many exist (M,)."""
     wanted = steps[:, None] + np.arange(1 - window, 1)
     return np.maximum(wanted, 0), np.minimum(steps + 1, window).astype(np.int32)
+
+
+def totals_at(encoder: FieldEncoder, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
+    """Sums of an episode's features up to and with each of steps (M,), a block of steps at a time."""
+    device = next(encoder.buffers(), torch.empty(0)).device
+    found = np.zeros((len(steps), encoder.size), np.float32)
+    total = torch.zeros(encoder.size, device=device)
+    for first in range(0, int(steps.max()) + 1, block):
+        stop = min(first + block, length)
+        rows = {name: torch.from_numpy(read(name, first, stop)).to(device) for name in encoder.names}
+        totals = total + encoder(rows).cumsum(0)
+        here = (steps >= first) & (steps < stop)
+        found[here] = totals.cpu().numpy()[steps[here] - first]
+        total = totals[-1]
+    return found
 
 
 def _rows_at(name: str, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:

@@ -21,7 +21,6 @@ from .stages import note_resume
 from .watch import Watch, peak_rss
 from .weights import save_model, saved_digest
 
-FINAL_LR = 0.1
 LOG_EVERY = 50
 
 
@@ -52,6 +51,7 @@ class Course:
     task: dict[str, Any]
     config: dict[str, Any]
     lr: float
+    lr_end: float  # of lr
     updates: int
     evaluate_every: int
     checkpoint_every: int
@@ -62,9 +62,9 @@ class Course:
     slab: Callable[[int], Slab]  # opened at an update
 
 
-def learning_rate(lr: float, update: int, updates: int) -> float:
-    """A cosine from lr to a tenth of it."""
-    return lr * (FINAL_LR + (1 - FINAL_LR) * 0.5 * (1 + math.cos(math.pi * update / updates)))
+def learning_rate(lr: float, end: float, done: float) -> float:
+    """A cosine from lr to `end` times it; `done` goes from 0 to 1."""
+    return lr * (end + (1 - end) * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     result: dict[str, float] = {}
 
     def rate() -> float:
-        return learning_rate(course.lr, update, course.updates)
+        return learning_rate(course.lr, course.lr_end, update / course.updates)
 
     def save() -> None:
         largest = torch.stack([p.detach().abs().max() for p in learner.model.parameters()]).max()

@@ -11,7 +11,7 @@ from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
 from ..errors import BadInput
-from ..models.contexts import SEEN, CarriedContext, WindowContext
+from ..models.contexts import SEEN, CarriedContext, TotalsContext, WindowContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .candidates import distinct, window_steps
@@ -22,6 +22,7 @@ SWEEP = 512  # steps per call of the memory, at most ...
 SWEEP_ROWS = 1 << 14  # ... and steps of all episodes side by side: what a network computes of one is far larger than it
 CACHE_BYTES = 32 << 20  # of decoded chunks
 RESAMPLES = 1000
+FROM_THE_START = (CarriedContext, TotalsContext)  # contexts with a state
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _sweep(
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     state = model.memory.initial(len(where))
-    carried = model.context.initial(len(where)) if isinstance(model.context, CarriedContext) else ()
+    carried = model.context.initial(len(where)) if isinstance(model.context, FROM_THE_START) else ()
     found: list[tuple[np.ndarray, ...]] = []
     read = Reader()
     whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
@@ -119,7 +120,7 @@ def _sweep(
                 inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in names}
                 m, state = model.rollout(inputs, state)
                 c = None
-                if isinstance(model.context, CarriedContext):
+                if isinstance(model.context, FROM_THE_START):
                     c, carried = model.context(inputs, carried)
                 episode, step = np.nonzero(matters[:, a:b])
                 if not len(episode):
@@ -141,7 +142,7 @@ def _contexts(
     """c of some steps (n,), at places in arrays that begin at step `start` of the episodes."""
     device = next(model.parameters()).device
     context = model.context
-    assert not isinstance(context, CarriedContext)
+    assert not isinstance(context, FROM_THE_START)
     if not isinstance(context, WindowContext):
         return context({n: torch.from_numpy(arrays[n][episode, place]).to(device) for n in context.query.names})
     wanted, seen = window_steps(start + place, context.window)

@@ -30,17 +30,17 @@ class MemoryLearner:
         device = next(model.parameters()).device
         self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
         kept = query_fields(spec, options.context, options.window, options.context_hidden)
-        self._tables = TargetTables(options.walkers, options.targets, spec, kept)
+        self._tables = TargetTables(options.slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)
         self._arrivals = Arrivals(model, seed, options, online) if online or carried else None
         self._replay = None
-        if options.walkers < options.batch:
+        if options.slots < options.batch:
             rarity = Rarity(train, spec, options.rollout)
             names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
-            self._replay = Replay(options.replay_size, options.batch - options.walkers, rarity, names, seed)
-        self.walking = model.memory.initial(options.walkers)
+            self._replay = Replay(options.replay_size, options.batch - options.slots, rarity, names, seed)
+        self.walking = model.memory.initial(options.slots)
         if isinstance(model.context, CarriedContext):
-            self.walking += model.context.initial(options.walkers)
+            self.walking += model.context.initial(options.slots)
         self._stager = Stager(device)
         self.losses = torch.zeros((), device=device)  # summed since the last log
 
@@ -63,10 +63,10 @@ class MemoryLearner:
         batch, state = next_batch(self._slab, self._tables, options, self._seed, update), self.walking
         if self._replay:
             batch, state = self._replay.mix(batch, state, update)
-        tensors = self._stager(once_each(batch) if options.context == "window" else batch)
+        tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
         with watch.saved_tensors():
             loss, after = rollout_loss(self.model, tensors, state)
-        self.walking = tuple(part[: options.walkers] for part in after)
+        self.walking = tuple(part[: options.slots] for part in after)
         optimiser_step(self.model, self._optimiser, loss, lr, options.clip)
         self.losses += loss.detach()
         if self._arrivals:

@@ -98,7 +98,7 @@ def resolve(
     gamma = spec.gamma if options.gamma is None else options.gamma
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
     try:
-        fit(split_of(manifest, "train"), options.walkers, options.rollout, row_bytes, options.slab_memory << 20)
+        fit(split_of(manifest, "train"), options.slots, options.rollout, row_bytes, options.slab_memory << 20)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
@@ -170,6 +170,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         task=manifest.task,
         config=job.config,
         lr=options.lr,
+        lr_end=options.lr_end,
         updates=options.updates,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
@@ -202,12 +203,13 @@ def _open(job: MemoryJob, learner: MemoryLearner, update: int) -> Slab:
     return open_slab(
         split_of(job.manifest, "train"),
         spec,
-        batch=options.walkers,
+        batch=options.slots,
         rollout=options.rollout,
         gamma=job.gamma,
         seed=job.seed,
         update=update,
         memory=options.slab_memory << 20,
+        starters=options.starters,
         with_targets=choose is None or options.context == "carried",
         choose=choose,
         gather=gather,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from stores.slab import Slab
 
 from ..configs import TrainMemoryOptions
-from ..models.contexts import CarriedContext, WindowContext
+from ..models.contexts import CarriedContext, TotalsContext, WindowContext
 from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
 from .candidates import CONTEXT, TargetTables, distinct
@@ -44,8 +44,9 @@ def _contexts(model: MemoryModel, tensors: dict[str, Tensor]) -> Tensor:
     if isinstance(context, CarriedContext):
         return tensors[f"query.{CONTEXT}"]
     query = {name.removeprefix("query."): values for name, values in tensors.items() if name.startswith("query.")}
-    if isinstance(context, WindowContext):
-        return context(query)[tensors["which"]].view(*tensors["exists"].shape, -1)
+    if isinstance(context, WindowContext | TotalsContext):
+        different = context(query) if isinstance(context, WindowContext) else context.at(query)
+        return different[tensors["which"]].view(*tensors["exists"].shape, -1)
     return context(query)
 
 
@@ -86,7 +87,7 @@ def next_batch(
 
 
 def once_each(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The different context windows of a batch, and which one each target has."""
+    """The different contexts of a batch, before they are encoded, and which one each target has."""
     windows = {name: values for name, values in batch.items() if name.startswith("query.")}
     different, which = distinct(windows, batch["exists"].ndim)
     return {**batch, **different, "which": which}

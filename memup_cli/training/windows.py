@@ -72,6 +72,7 @@ def open_slab(
     seed: int,
     update: int,
     memory: int,
+    starters: int = 0,
     with_targets: bool,
     choose: Callable[[Visit], SuffixTop] | None,
     gather: Gather | None = None,
@@ -112,6 +113,7 @@ def open_slab(
         on_fresh=on_fresh if choose is not None else None,
         memory=memory,
         update=update,
+        starters=starters,
     )
 
 

@@ -44,8 +44,10 @@ def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
 
 VARIANTS = {
     "window, online": ("copy", ["--scores", "online"]),
-    "carried": ("scattered-copy", []),
-    "carried, online": ("scattered-copy", ["--scores", "online"]),
+    "carried": ("scattered-copy", ["--context", "carried"]),
+    "carried, online": ("scattered-copy", ["--context", "carried", "--scores", "online"]),
+    "totals": ("scattered-copy", []),
+    "totals, online": ("scattered-copy", ["--scores", "online"]),
     "paper": ("add", ["--preset", "paper", "--select", "uniform"]),
 }
 
@@ -72,7 +74,7 @@ def test_what_is_not_given_comes_from_the_recipe_of_the_task(memup, prepared):
     shutil.copytree(prepared["scattered-copy"], memup.folder / "run")
     plan = ["train-memory", "--run", "run", "--dry-run", "--json"]
     fast = memup(*plan).json["config"]
-    assert (fast["context"], fast["predictor"], fast["targets"]) == ("carried", "gated", 10)
+    assert (fast["context"], fast["predictor"], fast["targets"]) == ("totals", "gated", 10)
     paper = memup(*plan, "--preset", "paper").json["config"]
     assert (paper["layers"], paper["hidden"], paper["dropout"], paper["predictor"]) == (2, 128, 0.1, "mlp")
     assert memup(*plan, "--preset", "paper", "--layers", 1).json["config"]["layers"] == 1

@@ -63,3 +63,30 @@ def test_equal_rows_are_found_once():
     assert len(rows["a"]) <= 16
     for name, values in query.items():
         np.testing.assert_array_equal(rows[name][which].reshape(values.shape), values)
+
+
+@pytest.mark.parametrize("task", [Copy(CopyOptions(length=40)), Add(AddOptions(length=40))], ids=["classes", "numbers"])
+def test_totals_count_the_inputs_from_the_start(task):
+    model = model_for(task.spec, context="totals")
+    episode = task.episode(1).arrays["input"]
+    steps = {"input": torch.from_numpy(episode)[None]}
+    whole, _ = model.context(steps, model.context.initial(1))
+    state, parts = model.context.initial(1), []
+    for first in range(0, 40, 7):
+        c, state = model.context({"input": steps["input"][:, first : first + 7]}, state)
+        parts.append(c)
+    torch.testing.assert_close(torch.cat(parts, 1), whole)
+    rows = np.eye(10)[episode] if episode.ndim == 1 else episode
+    np.testing.assert_allclose(state[0][0].detach().numpy(), rows.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("block", [7, 1000])
+def test_totals_of_targets_are_those_along_the_episode(block):
+    task = Add(AddOptions(length=60))
+    episode = task.episode(3).arrays
+    top = suffix_top(np.random.default_rng(0).normal(size=60).astype(np.float32), 3)
+    found = gather_candidates(top, task.spec, 0.0, "totals", 9, block, 60, lambda name, a, b: episode[name][a:b])
+    model = model_for(task.spec, context="totals")
+    whole, _ = model.context({"input": torch.from_numpy(episode["input"])[None]}, model.context.initial(1))
+    at = model.context.at({name: torch.from_numpy(values) for name, values in found.query.items()})
+    torch.testing.assert_close(at, whole[0, torch.from_numpy(found.steps)])

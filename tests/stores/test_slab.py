@@ -86,8 +86,23 @@ def test_a_budget_that_holds_nothing_is_refused(long):
         Slab(long[0], slots=5, rollout=4, seed=0, memory=100)
 
 
+@pytest.mark.parametrize("memory", [5 * 36 * 6, 1 << 20])
+def test_some_slots_see_only_the_start_of_episodes(long, memory, monkeypatch):
+    monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
+    trajectories, episodes = long
+    started = []
+    with Slab(trajectories, slots=5, rollout=4, seed=2, memory=memory, starters=2) as slab:
+        for _ in range(100):
+            assert (slab.offset[3:] == 0).all()
+            assert slab.fresh[3:].all()
+            started += slab.episode[3:].tolist()
+            check_walk(slab, episodes, 1)
+        assert set(started) == set(range(len(episodes)))
+
+
+@pytest.mark.parametrize("starters", [0, 2])
 @pytest.mark.parametrize("memory", [5 * 36 * 6, 5 * 17 * 6, 1 << 20])
-def test_a_slab_opened_later_shows_the_same(long, memory, monkeypatch):
+def test_a_slab_opened_later_shows_the_same(long, memory, starters, monkeypatch):
     monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
     trajectories, _ = long
 
@@ -99,10 +114,10 @@ def test_a_slab_opened_later_shows_the_same(long, memory, monkeypatch):
             slab.advance()
         return shown
 
-    with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory) as slab:
+    with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, starters=starters) as slab:
         whole = trace(slab, 130)
     for update in (0, 1, 2, 7, 8, 33, 64, 100):
-        with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, update=update) as slab:
+        with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, update=update, starters=starters) as slab:
             assert trace(slab, 30) == whole[update : update + 30]
 
 
