@@ -137,7 +137,8 @@ def test_every_task_describes_its_episodes(name):
     spec, episode = task.spec, task.episode(5)
     assert set(episode.arrays) == {f.name for f in spec.fields}
     assert {spec.target, *spec.query, *spec.classes} <= set(episode.arrays)
-    assert spec.evaluate(episode.arrays).sum() in (1, 10)
+    events = int(spec.evaluate(episode.arrays).sum())
+    assert events in (1, 10) if task.vectorised else events >= 1
     for field in spec.fields:
         assert episode.arrays[field.name].dtype == field.numpy
         if field.name in spec.classes:
