@@ -46,7 +46,7 @@ class PlayedTask:
 
     def __init__(self, arena: Arena, spec: TaskSpec, policy: Policy, device: torch.device, length: int) -> None:
         self._arena, self.spec, self._length = arena, spec, length
-        self._player = Player(arena, policy, device, FROZEN_ROLLOUT)
+        self._player = Player(arena, policy, device, FROZEN_ROLLOUT, raw=True)
 
     run_name, default_episodes, max_length = "", (0, 0), None
 

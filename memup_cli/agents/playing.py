@@ -13,9 +13,8 @@ import torch
 from ..models.memory import State, reset
 from ..tasks.spec import PREVIOUS_ACTION
 from .environments import Arena
-from .policies import Policy, prepared
+from .policies import OBSERVATION, Policy, prepared
 
-OBSERVATION = "observation"
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
 CHUNK = 64  # steps recorded in one piece: small ones in between would keep the heap from shrinking
 SWEEP_BYTES = 64 << 20  # of features computed at a time
@@ -72,9 +71,12 @@ def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:
 class Player:
     """Plays a policy in an arena. What it does is a pure function of the weights and the seeds."""
 
-    def __init__(self, arena: Arena, policy: Policy, device: torch.device, rollout: int, budget: int = 0) -> None:
+    def __init__(
+        self, arena: Arena, policy: Policy, device: torch.device, rollout: int, budget: int = 0, raw: bool = False
+    ) -> None:
         self.arena, self.policy, self.device, self.rollout = arena, policy, device, rollout
         self._budget = budget  # bytes of memory states to keep
+        self._raw = raw  # record the observations themselves, to be stored; learners want what the policy sees
 
     def play(
         self,
@@ -98,6 +100,7 @@ class Player:
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
         observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.no_action()
+        sight = policy.see(observation)
         state = policy.core.initial(count)
         active, age = np.ones(count, bool), np.zeros(count, np.int64)
         log = _Log(count, self._budget)
@@ -109,7 +112,7 @@ class Player:
                 log.start_segments(active & (age % self.rollout == 0), state, self.device)
                 wait = self.rollout - int((age % self.rollout).max())
             with torch.inference_mode():
-                seen = {OBSERVATION: observation, PREVIOUS_ACTION: previous}
+                seen = {OBSERVATION: sight, PREVIOUS_ACTION: previous}
                 features, m, state = step({name: to_device(seen[name], self.device) for name in seen}, state)
                 action = policy.choose(decide(features), generator, greedy).cpu().numpy()
             log.remember(m)
@@ -118,22 +121,25 @@ class Player:
             chosen = arena.playable(action)
             outcome = arena.step(chosen)
             over = outcome.ended  # also in environments that only wait for the others
-            log.step(playing, observation, previous, action, outcome.reward, outcome.terminated, over, active)
+            kept = observation if self._raw else sight
+            log.step(playing, kept, previous, action, outcome.reward, outcome.terminated, over, active)
             age += 1
             wait -= 1
             observation, previous = outcome.observation, chosen.astype(previous.dtype)
+            sight = policy.see(observation)
             if outcome.success is None:
                 continue
             ended = over & active
             cut = ended & ~outcome.terminated
             if cut.any():
-                log.cut(cut, observation, previous, state, self.device)
+                log.cut(cut, sight, previous, state, self.device)
             log.finish(ended, arena.returns, age, outcome.success)
             if log.taken >= steps and log.finished >= episodes:
                 active = active & ~ended
                 playing = int(active.sum())
             age[over] = wait = 0
             observation, state = arena.restart(over), reset(state, to_device(over, self.device))
+            sight = policy.see(observation)
             previous[over] = arena.no_action()[over]
         return log.recording()
 

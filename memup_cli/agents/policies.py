@@ -1,21 +1,27 @@
 """Networks that act: an actor-critic and a quantile network, both on (observation, memory state).
 
 The state comes from a core, any cell of models/: the frozen memory of a run, or a recurrent core that is trained with
-the policy (the baselines).
+the policy (the baselines). On a frozen memory, images are seen with its eyes, once: what is recorded and learned from
+are their features.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stores.layout import Field
+
 from ..models.encoders import FieldEncoder
+from ..models.images import SIZE
 from ..models.memory import State, Step
 from ..models.predictor import MemoryModel
 from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
 from ..tasks.spec import TaskSpec
 
+OBSERVATION = "observation"
 LOG_2PI = 1.8378770664093453
 
 
@@ -41,20 +47,68 @@ def prepared(head: nn.Sequential) -> Callable[[Tensor], Tensor]:
     return call
 
 
+class Eyes(nn.Module):
+    """Images as a memory sees them: as its input, and as the query of a target; frozen."""
+
+    size = 2 * SIZE
+
+    def __init__(self, memory: MemoryModel) -> None:
+        super().__init__()
+        encoders = (memory.inputs, memory.context.query)
+        self.encoders = nn.ModuleList([encoder.images[OBSERVATION] for encoder in encoders]).requires_grad_(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([encoder(images) for encoder in self.encoders], -1)
+
+
+class SeenInputs(nn.Module):
+    """The memory's input from what its eyes saw, and from the other fields as they are."""
+
+    def __init__(self, spec: TaskSpec, names: tuple[str, ...]) -> None:
+        super().__init__()
+        assert names[0] == OBSERVATION
+        self.names = names
+        self.others = FieldEncoder(spec, names[1:])
+        self.size = SIZE + self.others.size
+
+    def forward(self, arrays: dict[str, Tensor]) -> Tensor:
+        seen = arrays[OBSERVATION][..., :SIZE]
+        return torch.cat([seen, self.others(arrays)], -1) if self.names[1:] else seen
+
+
 class Body(nn.Module):
     """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t)."""
 
     def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
         super().__init__()
         self.frozen = memory is not None
-        self.inputs = memory.inputs if memory is not None else FieldEncoder(spec, spec.memory_input)
+        self.eyes = Eyes(memory) if memory is not None and OBSERVATION in memory.inputs.images else None
+        self.inputs: FieldEncoder | SeenInputs
+        if memory is None:
+            self.inputs = FieldEncoder(spec, spec.memory_input)
+        else:
+            self.inputs = SeenInputs(spec, spec.memory_input) if self.eyes else memory.inputs
         self.core = memory.memory if memory is not None else build_core(self.inputs.size, config)
         if memory is not None:
             self.inputs.requires_grad_(False)
             self.core.requires_grad_(False)
-        self.observation = FieldEncoder(spec, ("observation",))
-        self.features = self.observation.size + self.core.size
-        self._sees_first = self.inputs.names[0] == "observation" and not self.observation.images
+        self.observation = FieldEncoder(spec, (OBSERVATION,)) if self.eyes is None else None
+        self.sight = next(f for f in spec.fields if f.name == OBSERVATION)  # what is recorded of a step
+        if self.eyes:
+            self.sight = Field(OBSERVATION, "float32", (self.eyes.size,))
+        self._seen = self.observation.size if self.observation else Eyes.size
+        self.features = self._seen + self.core.size
+        sees_the_same = self.observation is not None and not self.observation.images
+        self._sees_first = self.inputs.names[0] == OBSERVATION and sees_the_same
+
+    def see(self, observation: np.ndarray) -> np.ndarray:
+        """Observations (N, ...) as they are recorded: themselves, or what the memory's eyes make of images."""
+        if self.eyes is None:
+            return observation
+        device = next(self.eyes.parameters()).device
+        with torch.inference_mode():
+            seen: np.ndarray = self.eyes(torch.from_numpy(observation).to(device)).cpu().numpy()
+        return seen
 
     def remember(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along (B, r, ...): (B, r, H), and the state after."""
@@ -63,12 +117,13 @@ class Body(nn.Module):
 
     def look(self, arrays: dict[str, Tensor], m: Tensor) -> Tensor:
         """Features (..., F) of observations (...) and memory states (..., H)."""
-        return torch.cat([self.observation(arrays), m], -1)
+        seen = arrays[OBSERVATION].float() if self.observation is None else self.observation(arrays)
+        return torch.cat([seen, m], -1)
 
     def prepared(self) -> Callable[[dict[str, Tensor], State], tuple[Tensor, Tensor, State]]:
         """One step of N environments, for many calls with the same weights: features (N, F), m (N, H), the state."""
         core: Step = getattr(self.core, "prepared", lambda: self._single_step)()
-        encode, seen = self.inputs.forward, self.observation.size
+        encode, seen = self.inputs.forward, self._seen
 
         def call(arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
             x = encode(arrays)
@@ -85,7 +140,7 @@ class Body(nn.Module):
 
     def own_state(self) -> dict[str, Tensor]:
         """Weights that belong to the agent: a frozen memory stays where it was trained."""
-        skipped = ("inputs.", "core.") if self.frozen else ()
+        skipped = ("inputs.", "core.", "eyes.") if self.frozen else ()
         return {name: value for name, value in self.state_dict().items() if not name.startswith(skipped or "\0")}
 
     def load_own(self, weights: dict[str, Tensor]) -> None:

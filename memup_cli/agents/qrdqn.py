@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stores.layout import Field
+
 from ..tasks.spec import TaskSpec
 from .playing import OBSERVATION, Recording, final_states, sweep, to_device
 from .policies import QuantileNetwork
@@ -23,9 +25,7 @@ REDRAW_EVERY = 8  # updates that share one look at the priorities
 class Replay:
     """A ring of steps in the order they were played; episodes lie in one piece, each with what it saw last."""
 
-    def __init__(self, spec: TaskSpec, capacity: int, size: int) -> None:
-        fields = {f.name: f for f in spec.fields}
-        observation, action = fields[OBSERVATION], fields["action"]
+    def __init__(self, observation: Field, action: Field, capacity: int, size: int) -> None:
         self.rows = {
             OBSERVATION: np.zeros((capacity, *observation.shape), observation.numpy),
             "m": np.zeros((capacity, size), np.float16),
@@ -82,7 +82,8 @@ class QRDQN:
         self._target = copy.deepcopy(policy.head).requires_grad_(False)
         own = [p for p in policy.parameters() if p.requires_grad]
         self.optimiser = torch.optim.Adam(own, lr=config["lr"], fused=True)
-        self.replay = Replay(spec, config["replay"], policy.core.size)
+        action = next(f for f in spec.fields if f.name == "action")
+        self.replay = Replay(policy.sight, action, config["replay"], policy.core.size)
         self._width = config["rollout"]
         middle = (torch.arange(config["quantiles"], device=device) + 0.5) / config["quantiles"]
         self._tau = middle.view(1, -1, 1)
