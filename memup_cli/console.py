@@ -98,7 +98,7 @@ class Progress:
 
     def _line(self) -> str:
         rate = (self._done - self._first) / max(time.monotonic() - self._began, 1e-9)
-        left = human_time((self._total - self._done) / rate) if rate else "unknown"
+        left = human_time(max(self._total - self._done, 0) / rate) if rate else "unknown"
         share = self._done / max(self._total, 1)
         extra = f", {self._extra}" if self._extra else ""
         return (

@@ -113,6 +113,11 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
             f"--agent qrdqn chooses among numbered actions, but those of {manifest.task['name']} are continuous; use "
             "--agent ppo"
         )
+    if options.alternate and (more := {f.name for f in spec.fields} - {"observation", "action", "reward"}):
+        raise UsageProblem(
+            f"--alternate collects observations, actions and rewards; {manifest.task['name']} also has "
+            f"{', '.join(sorted(more))}, which only `memup collect` can tell"
+        )
     if options.agent in MEMORY_AGENTS:
         require(manifest, "train-memory")
     return AgentJob(manifest, spec, options, seed, device, **flags)

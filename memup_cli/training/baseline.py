@@ -35,7 +35,7 @@ from .stages import (
 from .staging import Stager
 from .update import optimiser_step
 from .watch import Watch
-from .weights import build_baseline
+from .weights import build_baseline, fill
 
 LAYERS = {"lstm": 2, "srnn": 1, "transformer": 4}
 OUT_OF_MEMORY = "out of memory"
@@ -177,7 +177,7 @@ class BaselineLearner:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
+        fill(self.model, state["model"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._state = tuple(state["state"])
         self.losses += state["losses"]

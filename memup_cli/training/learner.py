@@ -17,6 +17,7 @@ from .replay import Rarity, Replay
 from .staging import Stager
 from .update import next_batch, once_each, optimiser_step, rollout_loss
 from .watch import Watch
+from .weights import fill
 
 
 class MemoryLearner:
@@ -84,7 +85,7 @@ class MemoryLearner:
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        self.model.load_state_dict(saved["model"])
+        fill(self.model, saved["model"])
         self._optimiser.load_state_dict(saved["optimiser"])
         self.walking = tuple(saved["state"])
         self.losses += saved["losses"]

@@ -14,6 +14,7 @@ from stores.slab import Read, Slab, SlabTooSmall, fit
 from ..configs import TrainMemoryOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
+from ..models.encoders import FieldEncoder
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from . import checkpoint
@@ -86,6 +87,8 @@ def resolve(
         raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
     if options.select == "current" and options.context != "point":
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
+    if options.context == "totals" and FieldEncoder(spec, spec.query).images:
+        raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
     detector = ""
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")

@@ -40,8 +40,19 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
 def restore(spec: TaskSpec, config: dict[str, Any], data: bytes) -> MemoryModel:
     """A memory from its options and its weights file."""
     model = build_model(spec, config, horizon=2)
-    model.load_state_dict(load(data))
+    fill(model, load(data))
     return model.eval()
+
+
+def fill(model: nn.Module, weights: dict[str, Any]) -> None:
+    """Load weights or, if they are of other networks than this version builds from the same options, say so."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise DamagedData(
+            "the trained weights do not fit the networks that this version of memup builds from the same options; "
+            "another version trained them. Use that version, or train again with --restart."
+        ) from error
 
 
 def build_baseline(spec: TaskSpec, config: dict[str, Any]) -> Baseline:
@@ -58,7 +69,7 @@ def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
             f"`{again(manifest, stage, restart=True)}` to train it again."
         )
     model = build_baseline(spec_of(manifest), config)
-    model.load_state_dict(load(read_file(manifest.run / "baseline" / name / f"{which}.safetensors")))
+    fill(model, load(read_file(manifest.run / "baseline" / name / f"{which}.safetensors")))
     return model.eval()
 
 
