@@ -2,6 +2,7 @@
 
 import os
 import select
+import shutil
 import signal
 from pathlib import Path
 
@@ -163,14 +164,12 @@ def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
     assert not m.any()
 
 
-AGENT = ["train-agent", "--run", "run", "--envs", 2, "--iteration-steps", 200, "--minibatch", 64, "--restart", "--json"]
-
-
 @pytest.mark.parametrize("agent", ["qrdqn", "ppo-lstm"])
 def test_agents_learn_from_images(scored: Memup, agent: str):
     train(scored)
     options = ["--core-hidden", 8, "--rollout", 16] if agent == "ppo-lstm" else ["--replay", 1000]
-    done = scored(*AGENT, "--agent", agent, "--steps", 300, *options).json
+    sizes = ["--steps", 300, "--envs", 2, "--iteration-steps", 200, "--minibatch", 64]
+    done = scored("train-agent", "--run", "run", "--agent", agent, *sizes, *options, "--json").json
     assert done["steps"] >= 300
     assert 90 <= done["length_mean"] <= 1050
     found = scored("evaluate", "agent", "--agent", agent, "--run", "run", "--episodes", 2, "--envs", 2, "--json").json
@@ -180,25 +179,25 @@ def test_agents_learn_from_images(scored: Memup, agent: str):
 def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored: Memup, places: Path):
     train(scored)
     env = {"TMPDIR": str(places)}
-    command = [*AGENT[:-2], "--agent", "ppo", "--steps", 900, "--checkpoint-every", 0]
-    policy = scored.folder / "run/agent/ppo/policy.safetensors"
-    scored(*command, "--restart", env=env)
-    expected = policy.read_bytes()
+    shutil.copytree(scored.folder / "run", scored.folder / "again")
+    options = ["--agent", "ppo", "--steps", 600, "--envs", 2, "--iteration-steps", 200, "--checkpoint-every", 0]
+    scored("train-agent", "--run", "run", *options, env=env)
     scored("evaluate", "agent", "--run", "run", "--agent", "ppo", "--episodes", 1, "--envs", 1, "--record", "play.gif")
     assert (scored.folder / "play.gif").stat().st_size > 10_000
-    policy.unlink()
-    process = scored.start(*command, "--restart", env=env)
-    while process.poll() is None and not list(policy.parent.glob("checkpoint-*.pt")):
+    process = scored.start("train-agent", "--run", "again", *options, env=env)
+    folder = scored.folder / "again/agent/ppo"
+    while process.poll() is None and not list(folder.glob("checkpoint-*.pt")):
         pass
     left = wait_for_engines(places, 2, process)
     used = mapped(left)
     process.kill()
     process.communicate()
     wait_until_gone(left)
-    assert "resuming" in scored(*command, env=env).err
-    assert policy.read_bytes() == expected
+    assert "resuming" in scored("train-agent", "--run", "again", *options, env=env).err
+    expected = scored.folder / "run/agent/ppo/policy.safetensors"
+    assert (folder / "policy.safetensors").read_bytes() == expected.read_bytes()
     assert not any(path.exists() for path in used)
-    assert os.listdir(places) == []
+    assert not list(places.glob("memup-doom-*"))
 
 
 def test_what_images_cannot_do_is_said(scored: Memup):
