@@ -28,6 +28,7 @@ PAPER = {
     "replay": 0.0,
     "starts": 0.0,
     "at_targets": False,
+    "average": 0.0,
     "lr": 1e-3,
 }
 

@@ -150,7 +150,8 @@ class BaselineLearner:
     """A baseline with its optimiser and the states that its slots carry."""
 
     def __init__(self, model: Baseline, options: TrainBaselineOptions, balanced: bool) -> None:
-        self.model, self._options, self._balanced = model, options, balanced
+        self.model = self.kept = model
+        self._options, self._balanced = options, balanced
         self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
         self._state = model.initial(options.batch)
         device = next(model.parameters()).device

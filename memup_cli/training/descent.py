@@ -32,6 +32,11 @@ class Learner(Protocol):
     @property
     def model(self) -> nn.Module: ...
 
+    @property
+    def kept(self) -> nn.Module:
+        """What is evaluated and saved: the model, or an average of it over the last updates."""
+        ...
+
     def attach(self, slab: Slab, resumed: bool) -> None: ...
 
     def update(self, lr: float, update: int, watch: Watch) -> None: ...
@@ -90,7 +95,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
 
     def keep(which: str) -> str:
-        return save_model(folder, learner.model, course.task, course.config, which)
+        return save_model(folder, learner.kept, course.task, course.config, which)
 
     with (
         Metrics(course.run / "logs" / course.stage, update) as metrics,

@@ -1,5 +1,6 @@
 """What train-memory updates: the model with its optimiser, the states that walkers carry, what they are to predict."""
 
+import copy
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ class MemoryLearner:
         online: bool,
     ) -> None:  # fmt: skip
         self.model, self._options, self._seed = model, options, seed
+        self.kept = copy.deepcopy(model).requires_grad_(False) if options.average else model
         device = next(model.parameters()).device
         self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
         kept = query_fields(spec, options.context, options.window, options.context_hidden)
@@ -70,6 +72,9 @@ class MemoryLearner:
         self.walking = tuple(part[: options.slots] for part in after)
         optimiser_step(self.model, self._optimiser, loss, lr, options.clip)
         self.losses += loss.detach()
+        if self.kept is not self.model:
+            decay = min(options.average, (1 + update) / (10 + update))  # forgets the first weights faster
+            torch._foreach_lerp_(list(self.kept.parameters()), list(self.model.parameters()), 1 - decay)
         if self._arrivals:
             self._arrivals.average()
         self._slab.advance()
@@ -82,10 +87,13 @@ class MemoryLearner:
             "losses": self.losses,
             "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
             "replay": self._replay.state() if self._replay else {},
+            "kept": self.kept.state_dict() if self.kept is not self.model else {},
         }
 
     def load(self, saved: dict[str, Any]) -> None:
         fill(self.model, saved["model"])
+        if self.kept is not self.model:
+            fill(self.kept, saved["kept"])
         self._optimiser.load_state_dict(saved["optimiser"])
         self.walking = tuple(saved["state"])
         self.losses += saved["losses"]

@@ -179,7 +179,7 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         checkpoint_every=options.checkpoint_every,
         quiet=job.quiet,
         device=job.device,
-        evaluate=lambda: predict_split(model, test, spec, job.gamma, options.evaluate_episodes),
+        evaluate=lambda: predict_split(learner.kept, test, spec, job.gamma, options.evaluate_episodes),
         reached=lambda result: _reached(options, result),
         slab=lambda update: _open(job, learner, update),
     )
