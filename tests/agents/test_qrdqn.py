@@ -10,6 +10,7 @@ from memup_cli.agents.policies import build_policy
 from memup_cli.agents.qrdqn import QRDQN, Replay
 from memup_cli.tasks import load_task
 from memup_cli.training.weights import build_model
+from stores.layout import Field
 
 CPU = torch.device("cpu")
 
@@ -36,8 +37,8 @@ def test_what_follows_a_transition_is_the_next_step_of_its_episode():
 
 
 def test_replay_prefers_large_errors_and_wraps_around():
-    task = load_task("tmaze")(load_task("tmaze").Options(length=10))
-    replay = Replay(task.spec, 100, 4)
+    observation, action = Field("observation", "int8", (3,)), Field("action", "uint8")
+    replay = Replay(observation, action, 100, 4)
     row = {
         "observation": np.zeros((60, 3), np.int8),
         "m": np.zeros((60, 4), np.float16),
@@ -54,7 +55,7 @@ def test_replay_prefers_large_errors_and_wraps_around():
     places, weights = replay.draw(3, 1000, np.random.default_rng(0))
     assert (places == 7).mean() > 0.5
     assert weights[places == 7].max() < weights[places != 7].min()
-    other = Replay(task.spec, 100, 4)
+    other = Replay(observation, action, 100, 4)
     other.load(replay.state())
     for name in replay.rows:
         assert np.array_equal(other.rows[name], replay.rows[name])
