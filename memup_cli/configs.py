@@ -181,7 +181,10 @@ class TrainMemoryOptions(BaseModel):
     lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     average: float = Field(
-        0.0, ge=0, lt=1, description="Decay of the average of the weights that is evaluated and kept; 0: none is taken."
+        0.0,
+        ge=0,
+        le=1,
+        description="Evaluate and keep the weights' average over about this share of the updates so far.",
     )
     ema: float = Field(
         0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."

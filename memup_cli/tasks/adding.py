@@ -54,7 +54,7 @@ class Add:
             "starts": 0.25 if self.options.length >= 500 else 0.0,
             "lr": 1e-2,
             "lr_end": 0.01,
-            "average": 0.999,
+            "average": 0.05,
             "updates": 20_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,

@@ -86,7 +86,7 @@ class PermutedMNIST:
             "horizon": 0.1,  # every pixel changes what is known of the digit: units that keep it all learn slowly
             "input_scale": 1.0,
             "lr": 3e-3,
-            "average": 0.999,
+            "average": 0.05,
             "updates": 40_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 2000,

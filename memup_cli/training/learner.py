@@ -73,8 +73,8 @@ class MemoryLearner:
         optimiser_step(self.model, self._optimiser, loss, lr, options.clip)
         self.losses += loss.detach()
         if self.kept is not self.model:
-            decay = min(options.average, (1 + update) / (10 + update))  # forgets the first weights faster
-            torch._foreach_lerp_(list(self.kept.parameters()), list(self.model.parameters()), 1 - decay)
+            share = 1 / (1 + options.average * update)
+            torch._foreach_lerp_(list(self.kept.parameters()), list(self.model.parameters()), share)
         if self._arrivals:
             self._arrivals.average()
         self._slab.advance()
