@@ -184,7 +184,7 @@ class TrainMemoryOptions(BaseModel):
         0.0,
         ge=0,
         le=1,
-        description="Evaluate and keep the weights' average over about this share of the updates so far.",
+        description="Evaluate and keep the average of the weights over this share of the updates so far.",
     )
     ema: float = Field(
         0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."
