@@ -44,16 +44,28 @@ def test_padding_does_not_change_a_window():
     assert not torch.allclose(model.context(whole), model.context(other))
 
 
-def test_a_carried_context_goes_on_where_it_was():
-    spec = Copy(CopyOptions(length=40)).spec
-    model = model_for(spec, context="carried", layers=2, embedding=5)
-    steps = {"input": torch.from_numpy(Copy(CopyOptions(length=40)).episode(1).arrays["input"].astype(np.int64))[None]}
-    whole, _ = model.context(steps, model.context.initial(1))
+FROM_THE_START = {
+    "carried": (Copy(CopyOptions(length=40)), {"context": "carried", "layers": 2, "embedding": 5}),
+    "totals of classes": (Copy(CopyOptions(length=40)), {"context": "totals"}),
+    "totals of numbers": (Add(AddOptions(length=40)), {"context": "totals"}),
+}
+
+
+@pytest.mark.parametrize("kind", FROM_THE_START)
+def test_a_context_from_the_start_goes_on_where_it_was(kind):
+    task, options = FROM_THE_START[kind]
+    model = model_for(task.spec, **options)
+    episode = task.episode(1).arrays["input"]
+    steps = torch.from_numpy(episode)[None]
+    whole, _ = model.context({"input": steps}, model.context.initial(1))
     state, parts = model.context.initial(1), []
     for first in range(0, 40, 7):
-        c, state = model.context({"input": steps["input"][:, first : first + 7]}, state)
+        c, state = model.context({"input": steps[:, first : first + 7]}, state)
         parts.append(c)
     torch.testing.assert_close(torch.cat(parts, 1), whole)
+    if options["context"] == "totals":
+        rows = np.eye(10)[episode] if episode.ndim == 1 else episode
+        np.testing.assert_allclose(state[0][0].detach().numpy(), rows.sum(0), rtol=1e-5)
 
 
 def test_equal_rows_are_found_once():
@@ -63,21 +75,6 @@ def test_equal_rows_are_found_once():
     assert len(rows["a"]) <= 16
     for name, values in query.items():
         np.testing.assert_array_equal(rows[name][which].reshape(values.shape), values)
-
-
-@pytest.mark.parametrize("task", [Copy(CopyOptions(length=40)), Add(AddOptions(length=40))], ids=["classes", "numbers"])
-def test_totals_count_the_inputs_from_the_start(task):
-    model = model_for(task.spec, context="totals")
-    episode = task.episode(1).arrays["input"]
-    steps = {"input": torch.from_numpy(episode)[None]}
-    whole, _ = model.context(steps, model.context.initial(1))
-    state, parts = model.context.initial(1), []
-    for first in range(0, 40, 7):
-        c, state = model.context({"input": steps["input"][:, first : first + 7]}, state)
-        parts.append(c)
-    torch.testing.assert_close(torch.cat(parts, 1), whole)
-    rows = np.eye(10)[episode] if episode.ndim == 1 else episode
-    np.testing.assert_allclose(state[0][0].detach().numpy(), rows.sum(0), rtol=1e-5)
 
 
 @pytest.mark.parametrize("block", [7, 1000])
