@@ -2,7 +2,7 @@
 
     python examples/experiments/two_colors_players.py [--episodes 20]
 
-The color-blind players are the ones to beat: `green` lives through half of the episodes without any memory.
+The color-blind players are the ones to beat: `green` is right in half of the episodes without any memory.
 """
 
 import argparse

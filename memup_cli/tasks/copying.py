@@ -60,7 +60,7 @@ class Copy:
             "predictor": "gated",
             "replay": 0.5,
             "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
-            "lr": 1e-2 if self.options.length < 2000 else 3e-3,  # a state must last for as many updates as rollouts
+            "lr": 1e-2,
             "average": 0.05,
             "updates": 20_000,
             "evaluate_every": 1000,
