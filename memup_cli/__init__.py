@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .agents.acting import load_agent
     from .agents.wrappers import MemoryVectorWrapper, MemoryWrapper, load_memory
 
 __version__ = "0.1.0"
-__all__ = ["MemoryVectorWrapper", "MemoryWrapper", "load_memory"]
+__all__ = ["MemoryVectorWrapper", "MemoryWrapper", "load_agent", "load_memory"]
 
 
 def __getattr__(name: str) -> Any:
     """The Python API, loaded on first use: it needs torch, and `memup --help` should not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .agents import wrappers
+    from .agents import acting, wrappers
 
-    return getattr(wrappers, name)
+    return getattr(acting if name == "load_agent" else wrappers, name)

@@ -28,6 +28,14 @@ class TrainAgentOptions(BaseModel):
         8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
     )
     checkpoint: Literal["best", "last"] = Field("last", description="Which weights of the memory.")
+    eyes: Literal["own", "memory"] | None = Field(
+        None,
+        description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained, or "
+        "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory).",
+    )
+    outlook: bool = Field(
+        False, description="ppo and qrdqn: also see the return that the memory's predictor expects of each action."
+    )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
     hidden: int = Field(64, ge=1, le=16_384, description="Units of the policy's layers.")
@@ -83,4 +91,6 @@ class EvaluateAgentOptions(BaseModel):
     )
     episodes: int = Field(200, ge=1, le=10**9, description="Episodes, greedy and stochastic each.")
     envs: int = Field(64, ge=1, le=16_384, description="Environments played side by side.")
-    record: Path | None = Field(None, description="Render one greedy episode to this file (GIF).")
+    record: Path | None = Field(
+        None, description="Film one greedy episode: a .gif that moves, or a .png with a strip of its pictures."
+    )

@@ -168,6 +168,12 @@ class TrainMemoryOptions(BaseModel):
     predictor_hidden: int = Field(
         128, ge=1, le=16_384, description="Units of the predictor's layers.", json_schema_extra=NETWORK
     )
+    spread: Literal["fixed", "learned"] = Field(
+        "fixed",
+        description="Numbers: predict them with one spread for all (squared error), or learn each one's, so that what "
+        "cannot be known yet counts less.",
+        json_schema_extra=NETWORK,
+    )
     batch: int = Field(64, ge=1, le=65_536, description="Rollouts B of an update.")
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."

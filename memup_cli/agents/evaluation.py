@@ -1,6 +1,5 @@
 """How well an agent plays: return, success and length over complete episodes it has not seen, with intervals."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -72,18 +71,3 @@ def _wilson(successes: np.ndarray) -> list[float]:
     middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2)) / (1 + z**2 / count)
     return [max(0.0, float(middle - half)), min(1.0, float(middle + half))]
-
-
-def record_episode(
-    policy: Policy, task: dict[str, Any], spec: TaskSpec, seed: int, device: torch.device, path: Path
-) -> int:
-    """Play one greedy episode and write its pictures as a GIF; returns the number of frames."""
-    from PIL import Image
-
-    arena = open_arena(task, spec, 1, render_mode="rgb_array")
-    arena.frames = []
-    Player(arena, policy, device, rollout=1 << 30).play(seed, greedy=True)
-    arena.close()
-    frames = [Image.fromarray(frame) for frame in arena.frames]
-    frames[0].save(path, format="GIF", save_all=True, append_images=frames[1:], duration=50, loop=0)
-    return len(frames)

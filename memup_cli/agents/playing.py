@@ -13,7 +13,8 @@ import torch
 from ..models.memory import State, reset
 from ..tasks.spec import PREVIOUS_ACTION
 from .environments import Arena
-from .policies import OBSERVATION, Policy, prepared
+from .policies import Policy, prepared
+from .senses import OBSERVATION
 
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
 CHUNK = 64  # steps recorded in one piece: small ones in between would keep the heap from shrinking
@@ -247,7 +248,7 @@ def sweep(
     recording: Recording, policy: Policy, rollout: int, device: torch.device, only: np.ndarray | None = None
 ) -> Iterator[Swept]:
     """Memory states of a bounded number of segments at a time, kept or computed again; `only` some of them (S,)."""
-    size = max(1, SWEEP_BYTES // (rollout * 8 * policy.features))
+    size = max(1, SWEEP_BYTES // (rollout * max(8 * policy.features, policy.sight.row_bytes)))
     wanted = np.arange(len(recording.segments)) if only is None else np.flatnonzero(only)
     for first in range(0, len(wanted), size):
         segments = wanted[first : first + size]

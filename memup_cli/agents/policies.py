@@ -1,8 +1,9 @@
 """Networks that act: an actor-critic and a quantile network, both on (observation, memory state).
 
 The state comes from a core, any cell of models/: the frozen memory of a run, or a recurrent core that is trained with
-the policy (the baselines). On a frozen memory, images are seen with its eyes, once: what is recorded and learned from
-are their features.
+the policy (the baselines). On a frozen memory, images are seen with eyes of the agent's own, begun as a copy of the
+memory's and trained with the policy; or with the memory's as they are, once: what is recorded and learned from then are
+their features. With an outlook, the state is followed by what the memory's predictor expects of each action.
 """
 
 from collections.abc import Callable
@@ -15,13 +16,12 @@ from torch import Tensor, nn
 from stores.layout import Field
 
 from ..models.encoders import FieldEncoder
-from ..models.images import SIZE
 from ..models.memory import State, Step
 from ..models.predictor import MemoryModel
 from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
 from ..tasks.spec import TaskSpec
+from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 
-OBSERVATION = "observation"
 LOG_2PI = 1.8378770664093453
 
 
@@ -47,57 +47,39 @@ def prepared(head: nn.Sequential) -> Callable[[Tensor], Tensor]:
     return call
 
 
-class Eyes(nn.Module):
-    """Images as a memory sees them: as its input, and as the query of a target; frozen."""
-
-    size = 2 * SIZE
-
-    def __init__(self, memory: MemoryModel) -> None:
-        super().__init__()
-        encoders = (memory.inputs, memory.context.query)
-        self.encoders = nn.ModuleList([encoder.images[OBSERVATION] for encoder in encoders]).requires_grad_(False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.cat([encoder(images) for encoder in self.encoders], -1)
-
-
-class SeenInputs(nn.Module):
-    """The memory's input from what its eyes saw, and from the other fields as they are."""
-
-    def __init__(self, spec: TaskSpec, names: tuple[str, ...]) -> None:
-        super().__init__()
-        assert names[0] == OBSERVATION
-        self.names = names
-        self.others = FieldEncoder(spec, names[1:])
-        self.size = SIZE + self.others.size
-
-    def forward(self, arrays: dict[str, Tensor]) -> Tensor:
-        seen = arrays[OBSERVATION][..., :SIZE]
-        return torch.cat([seen, self.others(arrays)], -1) if self.names[1:] else seen
-
-
 class Body(nn.Module):
     """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t)."""
 
     def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
         super().__init__()
         self.frozen = memory is not None
-        self.eyes = Eyes(memory) if memory is not None and OBSERVATION in memory.inputs.images else None
-        self.inputs: FieldEncoder | SeenInputs
+        sees_images = memory is not None and OBSERVATION in memory.inputs.images
+        self.eyes = Eyes(memory) if memory is not None and sees_images and config.get("eyes") == "memory" else None
+        self.inputs: FieldEncoder | SeenInputs | OutlookInputs
         if memory is None:
             self.inputs = FieldEncoder(spec, spec.memory_input)
         else:
             self.inputs = SeenInputs(spec, spec.memory_input) if self.eyes else memory.inputs
-        self.core = memory.memory if memory is not None else build_core(self.inputs.size, config)
+            if config.get("outlook"):
+                self.inputs = OutlookInputs(spec, memory, self.inputs)
+        self.core: Any
+        if memory is None:
+            self.core = build_core(self.inputs.size, config)
+        else:
+            self.core = Outlook(spec, memory) if config.get("outlook") else memory.memory
         if memory is not None:
             self.inputs.requires_grad_(False)
             self.core.requires_grad_(False)
         self.observation = FieldEncoder(spec, (OBSERVATION,)) if self.eyes is None else None
+        if self.observation and memory is not None and sees_images:
+            begun_as = memory.context.query.images[OBSERVATION]
+            self.observation.images[OBSERVATION].load_state_dict(begun_as.state_dict())
         self.sight = next(f for f in spec.fields if f.name == OBSERVATION)  # what is recorded of a step
         if self.eyes:
             self.sight = Field(OBSERVATION, "float32", (self.eyes.size,))
         self._seen = self.observation.size if self.observation else Eyes.size
         self.features = self._seen + self.core.size
+        self.learns_to_see = bool(self.observation and self.observation.images)
         sees_the_same = self.observation is not None and not self.observation.images
         self._sees_first = self.inputs.names[0] == OBSERVATION and sees_the_same
 

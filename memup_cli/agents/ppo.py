@@ -68,13 +68,15 @@ class PPO:
         return {"loss": loss, "entropy": entropy, "clipped": clipped, "value_loss": value_loss}
 
     def _update(self, batch: dict[str, Tensor]) -> Tensor:
-        """One optimiser step on a batch: of steps (B,) as features, or of segments (B, r) with their first state.
+        """One optimiser step on a batch: of steps (B,), or of segments (B, r) with their first state.
 
         Weighted means (4,): gain, squared error of the value, entropy, how many ratios were clipped.
         """
         config, policy = self._config, self.policy
         if "features" in batch:
             features = batch["features"]
+        elif "m" in batch:
+            features = policy.look(batch, batch["m"])
         else:
             state = tuple(batch[f"state.{i}"] for i in range(sum(name.startswith("state.") for name in batch)))
             m, _ = policy.remember({name: batch[name] for name in SEEN}, state)
@@ -134,20 +136,35 @@ class PPO:
         played: np.ndarray,
         rng: np.random.Generator,
     ) -> Iterator[dict[str, Tensor]]:
-        """Steps drawn once, in a new order every epoch."""
-        config = self._config
+        """Steps drawn once, in a new order every epoch; as features, or as images and memory states to learn to see."""
+        config, device = self._config, self._device
         chosen, weight = draw(np.abs(advantage[played]), config["sample"], rng)
         rows = played[chosen]
-        taken = recording.take(rows, (OBSERVATION, "action"), self._device)
-        features = self.policy.look(taken, self._states_at(recording, rows))
-        tensors = {"features": features, "action": taken["action"]}
-        tensors["log_prob"] = self._log_probs(features, taken["action"])
-        for name, values in {"advantage": advantage[rows], "target": target[rows], "weight": weight}.items():
-            tensors[name] = to_device(values, self._device)
-        for _ in range(config["epochs"]):
-            order = to_device(rng.permutation(len(rows)), self._device)
-            for part in order.split(config["minibatch"]):
-                yield {name: values[part] for name, values in tensors.items()}
+        m, action = self._states_at(recording, rows), recording.take(rows, ("action",), device)["action"]
+        tensors = {name: to_device(v, device) for name, v in (("advantage", advantage[rows]), ("target", target[rows]))}
+        tensors |= {"action": action, "weight": to_device(weight, device)}
+        if not self.policy.learns_to_see:
+            tensors["features"] = self.policy.look(recording.take(rows, (OBSERVATION,), device), m)
+            tensors["log_prob"] = self._log_probs(tensors["features"], action)
+            for drawn in self._minibatches(len(rows), rng):
+                yield {name: values[to_device(drawn, device)] for name, values in tensors.items()}
+            return
+        tensors |= {"m": m, "log_prob": torch.empty_like(tensors["advantage"])}
+        for first in range(0, len(rows), config["minibatch"]):
+            part = slice(first, first + config["minibatch"])
+            with torch.inference_mode():
+                features = self.policy.look(recording.take(rows[part], (OBSERVATION,), device), m[part])
+            tensors["log_prob"][part] = self._log_probs(features, action[part])
+        for drawn in self._minibatches(len(rows), rng):
+            batch = {name: values[to_device(drawn, device)] for name, values in tensors.items()}
+            yield batch | recording.take(rows[drawn], (OBSERVATION,), device)
+
+    def _minibatches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        size = self._config["minibatch"]
+        for _ in range(self._config["epochs"]):
+            order = rng.permutation(count)
+            for first in range(0, count, size):
+                yield order[first : first + size]
 
     def _states_at(self, recording: Recording, rows: np.ndarray) -> Tensor:
         """Memory states of some rows, kept or computed again segment by segment."""

@@ -33,14 +33,15 @@ from ..training.stages import (
 from ..training.weights import load_model, restore
 from .environments import open_arena
 from .policies import Policy, build_policy
+from .senses import OBSERVATION
 from .training import AgentTraining, train
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
 OWN_OPTIONS = {
-    "ppo": {"checkpoint", "alternate"} | PPO_OPTIONS,
-    "qrdqn": {"checkpoint", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon", "explore"}
-    | {"target_rate"},
+    "ppo": {"checkpoint", "outlook", "alternate"} | PPO_OPTIONS,
+    "qrdqn": {"checkpoint", "outlook", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon"}
+    | {"explore", "target_rate"},
     "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,
     "amrl": {"rollout", "core_hidden", "aggregate"} | PPO_OPTIONS,
     "gtrxl": {"rollout", "core_hidden", "span", "layers", "heads"} | PPO_OPTIONS,
@@ -84,6 +85,8 @@ class AgentJob:
         chosen["minibatch"] = self.options.minibatch or (512 if frozen else 2048)
         if "sample" in chosen:
             chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
+        if frozen and next(f for f in self.spec.fields if f.name == OBSERVATION).is_image:
+            chosen["eyes"] = self.options.eyes or ("memory" if self.agent == "qrdqn" else "own")
         return {"agent": self.agent, **chosen, "seed": self.seed}
 
     def training(self, memory: MemoryModel | None) -> AgentTraining:

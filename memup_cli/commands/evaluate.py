@@ -81,7 +81,8 @@ Example: memup evaluate agent --run runs/tmaze-1000 --episodes 200"""
 def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
-    from ..agents.evaluation import evaluate, record_episode
+    from ..agents.evaluation import evaluate
+    from ..agents.film import FORMATS, film_episode
     from ..agents.stage import load_policy
     from ..training.stages import digests, open_run, prepare_device, record, spec_of
 
@@ -90,8 +91,8 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     spec = spec_of(manifest)
     policy, config = load_policy(manifest, options.agent)
     policy, agent = policy.to(device), config["agent"]
-    if options.record and not (options.record.suffix.lower() == ".gif" and options.record.parent.is_dir()):
-        raise UsageProblem(f"--record {options.record}: give the name of a .gif file in a folder that exists")
+    if options.record and not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
+        raise UsageProblem(f"--record {options.record}: give the name of a .gif or .png file in a folder that exists")
     if stage.dry_run:
         plan = {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
         console.result(plan, stage.json_, lambda: f"Would evaluate the {agent} agent of {manifest.run}.")
@@ -104,8 +105,8 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     inputs = digests(manifest, f"agent/{agent}")
     record(manifest, f"evaluate/{agent}", "complete", config=kept, inputs=inputs, metrics=found["greedy"])
     if options.record:
-        frames = record_episode(policy, manifest.task, spec, stage.seed, device, options.record)
-        console.note(f"wrote {frames:,} frames to {options.record}", stage.quiet)
+        steps = film_episode(policy, manifest.task, spec, stage.seed, device, options.record)
+        console.note(f"wrote an episode of {steps:,} steps to {options.record}", stage.quiet)
     console.result(data, stage.json_, lambda: _agent_table(data))
 
 

@@ -11,6 +11,8 @@ from .contexts import build_context
 from .encoders import FieldEncoder, mlp
 from .memory import CELLS, Shape, State
 
+LOG_VARIANCE = (-10.0, 3.0)  # of what a predictor can be sure of, in the units of the targets
+
 
 def _first_layer(memory: int, context: int, hidden: int) -> tuple[nn.Linear, nn.Linear]:
     """One linear layer on [m, c], in two parts; torch's initial weights of the whole."""
@@ -69,7 +71,8 @@ class MemoryModel(nn.Module):
         self.memory = CELLS[config["cell"]](self.inputs.size, shape, horizon)
         shape = Shape(config["context_hidden"], **common, input_scale=config["context_scale"])
         self.context = build_context(spec, config["context"], shape, config["window"], horizon)
-        outputs = spec.classes[spec.target] if self.kind == "classes" else 1
+        self.spread = config.get("spread", "fixed")
+        outputs = spec.classes[spec.target] if self.kind == "classes" else 1 + (self.spread == "learned")
         predictor = PREDICTORS[config["predictor"]]
         self.predictor = predictor(config["hidden"], self.context.size, config["predictor_hidden"], outputs)
 
@@ -81,10 +84,24 @@ class MemoryModel(nn.Module):
     def predict(self, m: Tensor, c: Tensor) -> Tensor:
         """Logits (..., classes) or values (...) for contexts (..., K, C) from memory states (..., 1 or K, H)."""
         out = self.predictor(m, c)
-        return out if self.kind == "classes" else out.squeeze(-1)
+        return out if self.kind == "classes" else out[..., 0]
 
     def losses(self, prediction: Tensor, y: Tensor) -> Tensor:
         return prediction_losses(self.kind, prediction, y)
+
+    def training_losses(self, m: Tensor, c: Tensor, y: Tensor) -> Tensor:
+        """-log q(y_k | m_t, c_k), or with a learned spread: that of a Gaussian, times the spread.
+
+        What cannot be known yet then hides less of what can. The factor keeps targets that are easy from drowning the
+        others (Seitzer et al. 2022, beta = 1/2).
+        """
+        if self.spread == "fixed":
+            return self.losses(self.predict(m, c), y)
+        mean, log_variance = self.predictor(m, c).unbind(-1)
+        log_variance = log_variance.clamp(*LOG_VARIANCE)
+        nll = (log_variance + (mean - y) ** 2 * torch.exp(-log_variance)) / 2
+        weighted: Tensor = nll * torch.exp(log_variance.detach() / 2)
+        return weighted
 
 
 def prediction_losses(kind: str, prediction: Tensor, y: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ class Add:
             "context": "totals",
             "predictor": "gated",
             "predictor_hidden": 256,
+            "spread": "learned",  # between the two marks half of the sum is unknown
             "replay": 0.5,
             "starts": 0.25 if self.options.length >= 500 else 0.0,
             "lr": 1e-2,

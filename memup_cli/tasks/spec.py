@@ -25,6 +25,7 @@ PAPER = {
     "dropout": 0.1,
     "input_scale": None,
     "predictor": "mlp",
+    "spread": "fixed",
     "replay": 0.0,
     "starts": 0.0,
     "at_targets": False,
@@ -60,7 +61,7 @@ class TaskSpec:
     scale: dict[str, float] = field(default_factory=dict)  # what networks see of a field: its values times this
     gamma: float = 0.0  # default discount of a return
     evaluate: StepRule | None = None  # the steps that matter; None: every step
-    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options of train-memory per preset, and of score
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -128,14 +129,19 @@ class Streamed(Protocol):
 
 
 @runtime_checkable
-class DataSet(Protocol):
-    """A task whose episodes are the items of a data set: episode i of a split is its item i."""
+class Loading(Protocol):
+    """A task that reads files before it makes episodes."""
 
     def load(self, seed: int, episodes: dict[str, int], note: Callable[[str], None]) -> dict[str, Any]:
-        """Get ready for items() of the run with this seed and so many episodes of each split.
+        """Get ready for the run with this seed and so many episodes of each split.
 
-        Returns what tells the data from others, for the manifest; a run is only continued with the same.
+        Returns what tells the files from others, for the manifest; a run is only continued with the same.
         """
+
+
+@runtime_checkable
+class DataSet(Loading, Protocol):
+    """A task whose episodes are the items of a data set: episode i of a split is its item i."""
 
     def items(self, split: str, first: int, stop: int) -> Iterator[Episode]:
         """Episodes [first, stop) of a split; their `seed` is their number."""

@@ -22,7 +22,7 @@ from ..configs import changed
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..runs import SPLITS, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
-from ..tasks.spec import DataSet, Task
+from ..tasks.spec import Loading, Task
 from .generation import GroupMaker, collect_shard
 
 
@@ -110,8 +110,8 @@ def collect(collection: Collection) -> dict[str, Any]:
 
 
 def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
-    """Read a data set before anything is written; what the manifest records of it."""
-    if not isinstance(collection.task, DataSet):
+    """Read what a task needs before anything is written; what the manifest records of it."""
+    if not isinstance(collection.task, Loading):
         return {}
     note = partial(console.note, quiet=collection.quiet)
     found = collection.task.load(collection.config["seed"], _episodes(collection), note)

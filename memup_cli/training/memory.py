@@ -87,6 +87,8 @@ def resolve(
         raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
     if options.select == "current" and options.context != "point":
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
+    if options.spread == "learned" and spec.target_kind == "classes":
+        raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
     if options.context == "totals" and FieldEncoder(spec, spec.query).images:
         raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
     detector = ""

@@ -31,10 +31,10 @@ def rollout_loss(model: MemoryModel, tensors: dict[str, Tensor], state: State) -
         c, carried = model.context(tensors, state[parts:])  # (B, r, C)
         after = (*after, *carried)
         # The encoder learns from the current step, the memory being fixed; the memory learns from the future below.
-        extra = _mean(model.losses(model.predict(m.detach(), c), tensors[NOW]), tensors["valid"])
+        extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"])
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    loss = _mean(model.losses(model.predict(m, _contexts(model, tensors)), tensors[TARGET]), tensors["exists"])
+    loss = _mean(model.training_losses(m, _contexts(model, tensors), tensors[TARGET]), tensors["exists"])
     return loss if extra is None else loss + extra, tuple(part.detach() for part in after)
 
 

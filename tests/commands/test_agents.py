@@ -222,8 +222,15 @@ def test_an_episode_can_be_recorded(memup):
     memup("train-agent", "--run", "run", "--agent", "ppo-lstm", "--steps", 500, "--envs", 4, "--iteration-steps", 200)
     memup("evaluate", "agent", "--run", "run", "--episodes", 5, "--record", "film.gif")
     with Image.open(memup.folder / "film.gif") as film:
-        assert film.n_frames > 5
+        steps = film.n_frames
+        assert steps > 5
         assert film.size == (600, 400)
+    memup("evaluate", "agent", "--run", "run", "--episodes", 5, "--record", "strip.png")
+    with Image.open(memup.folder / "strip.png") as strip:
+        assert strip.width == 8 * 224
+        rows = -(-min(steps, 40) // 8)
+        assert strip.height == rows * (149 + 16)
+    assert "strip.jpg" in memup("evaluate", "agent", "--run", "run", "--record", "strip.jpg", code=2).err
 
 
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):

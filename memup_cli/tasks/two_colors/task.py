@@ -4,16 +4,19 @@
 -1. It says where to measure, and what a memory state should tell.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field as Option
+from pydantic import field_validator, model_validator
 
 from stores.groups import Episode
 from stores.layout import Field
 
+from ...errors import UsageProblem
 from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
 from .scenario import COLORS
 
@@ -30,11 +33,25 @@ LARGE = 0.5  # a reward beyond this has an item in it
 
 
 class TwoColorsOptions(TaskOptions):
-    policy: Literal["scripted", "random"] = Option(
+    places: ClassVar[frozenset[str]] = frozenset({"agent_run"})
+
+    policy: Literal["scripted", "random", "agent"] = Option(
         "scripted",
         description="Who plays. scripted: walks to items of either color, not knowing which heals, with some "
-        "randomness. random: what the paper pre-trains the memory on; it meets few items.",
+        "randomness. random: what the paper pre-trains the memory on; it meets few items. agent: that of --agent-run.",
     )
+    agent_run: Path | None = Option(None, description="Run folder whose trained agent plays, as it was trained.")
+
+    @field_validator("agent_run")
+    @classmethod
+    def _from_anywhere(cls, value: Path | None) -> Path | None:
+        return value and value.absolute()  # the run may be continued from another folder
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TwoColorsOptions":
+        if (self.policy == "agent") != (self.agent_run is not None):
+            raise ValueError("--policy agent and --agent-run belong together")
+        return self
 
 
 class TwoColors:
@@ -55,6 +72,22 @@ class TwoColors:
         from .environment import TwoColorsEnv
 
         return TwoColorsEnv(objects=self.options.policy == "scripted")
+
+    @cached_property
+    def _agent(self) -> Any:
+        from ... import load_agent
+
+        assert self.options.agent_run is not None
+        return load_agent(self.options.agent_run)
+
+    def load(self, seed: int, episodes: dict[str, int], note: Any) -> dict[str, Any]:
+        """The agent that plays, if one does; its weights tell it from others."""
+        if self.options.policy != "agent":
+            return {}
+        wanted, found = self.spec.fields, self._agent.spec.fields
+        if found != wanted:
+            raise UsageProblem(f"--agent-run {self.options.agent_run} has an agent of another task")
+        return {"agent": self._agent.digest}
 
     def close(self) -> None:
         """End the game, if there is one."""
@@ -124,13 +157,14 @@ class TwoColors:
     def blocks(self, seed: int, size: int) -> Generator[dict[str, np.ndarray], None, bool]:
         observation, info = self._env.reset(seed=seed)
         actions = self._actions(seed, info["good_color"])
+        next(actions)
         color = COLORS.index(info["good_color"])
         images = np.empty((size, *SHAPE), np.uint8)
         steps: list[tuple[int, float, int]] = []
         over = terminated = False
         while not over:
             images[len(steps)] = observation
-            action = next(actions)
+            action = actions.send(observation)
             observation, reward, terminated, truncated, _ = self._env.step(action)
             steps.append((action, reward, (reward > LARGE) - (reward < -LARGE)))
             over = terminated or truncated
@@ -145,12 +179,18 @@ class TwoColors:
                 steps.clear()
         return terminated
 
-    def _actions(self, seed: int, good: Any) -> Iterator[int]:
-        """The policy's, from a stream of random numbers of its own, apart from the game's."""
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
+    def _actions(self, seed: int, good: Any) -> Generator[int, np.ndarray, None]:
+        """The policy's, from a stream of random numbers of its own, apart from the game's; it is sent observations."""
+        drawn = np.random.SeedSequence((seed, 1))
+        rng = np.random.Generator(np.random.PCG64(drawn))
+        observation = yield -1
         if self.options.policy == "random":
             while True:
                 yield int(rng.integers(ACTIONS))
+        if self.options.policy == "agent":
+            self._agent.begin(int(drawn.generate_state(1)[0]))
+            while True:
+                observation = yield int(self._agent.act(observation))
         from .players import seeker
 
         player = seeker(self._env, "any", good, rng, WANDERING)
