@@ -11,7 +11,7 @@ from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.stages import open_run, prepare_device, spec_of
 from ..training.targets import previous_action_field
 from .playing import OBSERVATION, to_device
-from .policies import Policy, prepared
+from .policies import Policy
 from .stage import AGENTS, load_policy
 
 
@@ -35,7 +35,7 @@ class Agent:
     def __init__(self, policy: Policy, spec: TaskSpec, device: torch.device, digest: str) -> None:
         self.spec, self.device, self.digest = spec, device, digest  # the digest of its weights
         self._policy = policy.to(device).eval().requires_grad_(False)
-        self._step, self._decide = policy.prepared(), prepared(policy.decider)
+        self._step, self._decide = policy.prepared(), policy.decider()
         self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
         self._action = previous_action_field(spec)
         self.begin()

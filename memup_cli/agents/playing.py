@@ -13,7 +13,7 @@ import torch
 from ..models.memory import State, reset
 from ..tasks.spec import PREVIOUS_ACTION
 from .environments import Arena
-from .policies import Policy, prepared
+from .policies import Policy
 from .senses import OBSERVATION
 
 SEEN = (OBSERVATION, PREVIOUS_ACTION)
@@ -96,7 +96,7 @@ class Player:
         None if stopped() became true; nothing is kept of unfinished episodes then.
         """
         arena, policy, count = self.arena, self.policy, self.arena.count
-        step, decide = policy.prepared(), prepared(policy.decider)
+        step, decide = policy.prepared(), policy.decider()
         drawn = np.random.SeedSequence((seed, 17)).generate_state(count + 2)
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))

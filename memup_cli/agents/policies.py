@@ -23,6 +23,7 @@ from ..tasks.spec import TaskSpec
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 
 LOG_2PI = 1.8378770664093453
+TRUST = 20.0  # at first, an action that promises 1 / TRUST less than another is taken e times less often
 
 
 def _head(inputs: int, hidden: int, outputs: int, scale: float) -> nn.Sequential:
@@ -152,10 +153,18 @@ class ActorCritic(Body):
         self.actor = _head(self.features, config["hidden"], outputs, scale=0.01)
         self.critic = _head(self.features, config["hidden"], 1, scale=1.0)
         self.log_std = nn.Parameter(torch.zeros(0 if self.discrete else outputs))
+        self.trust = nn.Parameter(torch.ones(1)) if config.get("outlook") else None
 
-    @property
-    def decider(self) -> nn.Sequential:
-        return self.actor
+    def decider(self) -> Callable[[Tensor], Tensor]:
+        act = prepared(self.actor)
+        return act if self.trust is None else lambda features: self._inclined(act(features), features)
+
+    def _inclined(self, out: Tensor, features: Tensor) -> Tensor:
+        """The first policy does what the predictor promises most of; learning goes on from there."""
+        if self.trust is None:
+            return out
+        promised = features[..., -out.shape[-1] :]
+        return out + TRUST * self.trust * (promised - promised.mean(-1, keepdim=True))
 
     def choose(self, out: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """Actions (N,) or (N, *shape) from what the actor says: the most likely ones, or a sample."""
@@ -175,7 +184,7 @@ class ActorCritic(Body):
 
     def log_prob(self, features: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """log pi(a | o, m) and the entropy, both (...)."""
-        out: Tensor = self.actor(features)
+        out = self._inclined(self.actor(features), features)
         if self.discrete:
             log_p = out.log_softmax(-1)
             return log_p.gather(-1, action.long().unsqueeze(-1)).squeeze(-1), -(log_p.exp() * log_p).sum(-1)
@@ -198,9 +207,8 @@ class QuantileNetwork(Body):
         out: Tensor = self.head(features)
         return out.unflatten(-1, (self.actions, self.quantiles))
 
-    @property
-    def decider(self) -> nn.Sequential:
-        return self.head
+    def decider(self) -> Callable[[Tensor], Tensor]:
+        return prepared(self.head)
 
     def choose(self, out: Tensor, _: torch.Generator, greedy: bool) -> Tensor:
         """The actions with the highest mean (N,); it explores only as the player is told to."""

@@ -110,6 +110,8 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
     """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    recipe = spec.recipes.get(options.agent, {})
+    options = TrainAgentOptions(**{**recipe, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()
     if options.agent == "qrdqn" and "action" not in spec.classes:
         raise UsageProblem(

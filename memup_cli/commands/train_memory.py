@@ -41,8 +41,8 @@ def _text(summary: dict[str, Any]) -> str:
         f"{run}: {summary['updates']:,} updates at {summary['updates_per_second']:.0f} a second "
         f"({summary['data_wait_share']:.1%} of the time waiting for data)",
         f"Test {main} at the steps that matter: {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
-        f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most, "
-        f"{console.human_bytes(summary['saved_tensor_bytes'])} of it kept for the backward pass of an update",
+        f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most; "
+        f"{console.human_bytes(summary['saved_tensor_bytes'])} are kept for the backward pass of an update",
         f"Next: memup evaluate memory --run {quoted(run)}",
     ]
     return "\n".join(lines)

@@ -81,7 +81,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         torch.set_rng_state(saved["rng"].cpu())
         update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
         note_resume(course.stage, f"update {update:,}", course.quiet)
-    began_at = update
+    began_at = logged = update
     result: dict[str, float] = {}
 
     def rate() -> float:
@@ -110,9 +110,10 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                 mean = float(learner.losses) / (update % LOG_EVERY or LOG_EVERY)
                 _check_finite(folder, mean, update, rate())
                 learner.losses.zero_()
-                speed, waiting = watch.rate(LOG_EVERY), watch.wait_share(slab)
+                speed, waiting = watch.rate(update - logged), watch.wait_share(slab)
                 metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
-                bar.advance(LOG_EVERY, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
+                bar.advance(update - logged, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
+                logged = update
             if update % course.evaluate_every == 0 or update == course.updates:
                 still_ours()
                 with watch.paused():

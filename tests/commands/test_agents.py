@@ -222,14 +222,13 @@ def test_an_episode_can_be_recorded(memup):
     memup("train-agent", "--run", "run", "--agent", "ppo-lstm", "--steps", 500, "--envs", 4, "--iteration-steps", 200)
     memup("evaluate", "agent", "--run", "run", "--episodes", 5, "--record", "film.gif")
     with Image.open(memup.folder / "film.gif") as film:
-        steps = film.n_frames
-        assert steps > 5
+        assert film.n_frames > 5
         assert film.size == (600, 400)
     memup("evaluate", "agent", "--run", "run", "--episodes", 5, "--record", "strip.png")
     with Image.open(memup.folder / "strip.png") as strip:
         assert strip.width == 8 * 224
-        rows = -(-min(steps, 40) // 8)
-        assert strip.height == rows * (149 + 16)
+        assert strip.height % (149 + 16) == 0
+        assert np.asarray(strip)[:149, :222].std() > 0
     assert "strip.jpg" in memup("evaluate", "agent", "--run", "run", "--record", "strip.jpg", code=2).err
 
 

@@ -48,6 +48,7 @@ VARIANTS = {
     "carried, online": ("scattered-copy", ["--context", "carried", "--scores", "online"]),
     "totals": ("scattered-copy", []),
     "totals, online": ("scattered-copy", ["--scores", "online"]),
+    "learned spread": ("add", ["--at-targets"]),
     "paper": ("add", ["--preset", "paper", "--select", "uniform"]),
 }
 
@@ -81,6 +82,7 @@ def test_what_is_not_given_comes_from_the_recipe_of_the_task(memup, prepared):
     assert memup(*plan, "--select", "current").json["config"]["context"] == "point"
     assert "--context point" in memup(*plan, "--select", "current", "--context", "window", code=2).err
     assert "--until-rmse" in memup(*plan, "--until-rmse", 0.1, code=2).err
+    assert "--spread learned" in memup(*plan, "--spread", "learned", code=2).err
 
 
 def test_sequences_shorter_than_the_context_window_are_padded(memup):

@@ -6,10 +6,15 @@ import shutil
 import signal
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from safetensors.torch import load
 
 import memup_cli
+import memup_cli.envs
+from stores.layout import SEED
+from stores.reader import Trajectories
 from tests.cli import Memup, assert_same_episodes, episodes, files_of
 
 SHARED = Path("/dev/shm")
@@ -164,16 +169,61 @@ def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
     assert not m.any()
 
 
-@pytest.mark.parametrize("agent", ["qrdqn", "ppo-lstm"])
-def test_agents_learn_from_images(scored: Memup, agent: str):
+AGENTS = {
+    "memory's eyes": ("ppo", ["--eyes", "memory"]),
+    "memory's eyes, outlook": ("ppo", ["--eyes", "memory", "--outlook"]),
+    "own eyes, outlook": ("ppo", ["--outlook", "--buffer-memory", 1]),
+    "qrdqn": ("qrdqn", ["--replay", 1000]),
+    "ppo-lstm": ("ppo-lstm", ["--core-hidden", 8, "--rollout", 16]),
+}
+
+
+@pytest.mark.parametrize("case", AGENTS)
+def test_agents_learn_from_images(scored: Memup, case: str):
     train(scored)
-    options = ["--core-hidden", 8, "--rollout", 16] if agent == "ppo-lstm" else ["--replay", 1000]
+    agent, options = AGENTS[case]
     sizes = ["--steps", 300, "--envs", 2, "--iteration-steps", 200, "--minibatch", 64]
-    done = scored("train-agent", "--run", "run", "--agent", agent, *sizes, *options, "--json").json
+    done = scored("train-agent", "--run", "run", "--agent", agent, "--restart", *sizes, *options, "--json").json
     assert done["steps"] >= 300
     assert 90 <= done["length_mean"] <= 1050
     found = scored("evaluate", "agent", "--agent", agent, "--run", "run", "--episodes", 2, "--envs", 2, "--json").json
     assert found["greedy"]["episodes"] == 2
+
+
+def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(scored: Memup):
+    train(scored)
+    start = load((scored.folder / "run/memory/last.safetensors").read_bytes())
+    sizes = ["--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart"]
+    first = "images.observation.convolutions.0.weight"
+    moved = []
+    for rate in (1e-9, 1e-3):
+        scored("train-agent", "--run", "run", *sizes, "--lr", rate)
+        weights = load((scored.folder / "run/agent/ppo/policy.safetensors").read_bytes())
+        moved.append(float((weights[f"observation.{first}"] - start[f"context.query.{first}"]).abs().max()))
+    assert moved[0] < 1e-6
+    assert moved[1] > 1e-4
+
+
+def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
+    train(scored)
+    scored("train-agent", "--run", "run", "--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart")
+    collect = ["collect", "two-colors", "--policy", "agent", "--agent-run", "run", "--episodes", 2, "--run", "played"]
+    collect += ["--test-episodes", 1, "--workers", 1]
+    scored(*collect)
+    agent = memup_cli.load_agent(scored.folder / "run")
+    env = gymnasium.make("memup/TwoColors-v0")
+    episode = episodes(scored.folder / "played")[0]
+    seed = int(Trajectories(scored.folder / "played/trajectories/train", 1).rows[0, SEED])
+    observation, _ = env.reset(seed=seed)
+    agent.begin(int(np.random.SeedSequence((seed, 1)).generate_state(1)[0]))
+    for step, taken in enumerate(episode["action"]):
+        np.testing.assert_array_equal(observation, episode["observation"][step])
+        assert agent.act(observation) == taken
+        observation, *_ = env.step(taken)
+    env.close()
+    alone = ["collect", "two-colors", "--policy", "agent"]
+    assert "belong together" in scored(*alone, code=2).err
+    assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
 
 
 def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored: Memup, places: Path):

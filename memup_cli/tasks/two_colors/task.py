@@ -117,7 +117,11 @@ class TwoColors:
         """Gradients through one step: of an episode's images, an update sees four."""
         paper = {"rollout": 1, "targets": 3, "hidden": 128}
         often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
-        return {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
+        memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
+        play = {"envs": 8, "iteration_steps": 4096, "hidden": 128}
+        ppo = {**play, "outlook": True, "lr": 1e-3, "entropy": 0.003, "epochs": 3, "minibatch": 512}
+        others = {agent: play for agent in ("ppo-lstm", "amrl", "gtrxl")}
+        return {**memory, "ppo": ppo, "qrdqn": {**play, "outlook": True}, **others}
 
     @property
     def run_name(self) -> str:
