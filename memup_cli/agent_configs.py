@@ -36,6 +36,12 @@ class TrainAgentOptions(BaseModel):
     outlook: bool = Field(
         False, description="ppo and qrdqn: also see the return that the memory's predictor expects of each action."
     )
+    imitate: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="ppo: before playing, so many passes over the collected episodes, to learn what was done in them.",
+    )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
     hidden: int = Field(64, ge=1, le=16_384, description="Units of the policy's layers.")

@@ -178,6 +178,14 @@ class ActorCritic(Body):
             out = out + self.log_std.exp() * noise
         return out.view(-1, *self._shape)
 
+    @torch.no_grad()
+    def leave_out_memory(self) -> None:
+        """Let nothing depend on the memory's state until playing shows what it is good for."""
+        for head in (self.actor, self.critic):
+            first = head[0]
+            assert isinstance(first, nn.Linear)
+            first.weight[:, self._seen :] = 0
+
     def value(self, features: Tensor) -> Tensor:
         value: Tensor = self.critic(features).squeeze(-1)
         return value

@@ -29,6 +29,7 @@ from ..training.stages import (
     record,
     require,
     spec_of,
+    split_of,
 )
 from ..training.weights import load_model, restore
 from .environments import open_arena
@@ -39,7 +40,7 @@ from .training import AgentTraining, train
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
 OWN_OPTIONS = {
-    "ppo": {"checkpoint", "outlook", "alternate"} | PPO_OPTIONS,
+    "ppo": {"checkpoint", "outlook", "imitate", "alternate"} | PPO_OPTIONS,
     "qrdqn": {"checkpoint", "outlook", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon"}
     | {"explore", "target_rate"},
     "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,
@@ -94,6 +95,7 @@ class AgentJob:
             task=self.manifest.task,
             spec=self.spec,
             memory=memory,
+            episodes=split_of(self.manifest, "train") if self.config.get("imitate") else None,
             config=self.config,
             seed=self.seed,
             device=self.device,

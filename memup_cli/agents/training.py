@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from stores.reader import Trajectories
+
 from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
@@ -21,6 +23,7 @@ from ..training.metrics import Metrics
 from ..training.stages import note_resume
 from ..training.watch import peak_rss
 from .environments import open_arena
+from .imitation import imitate
 from .playing import Player, Recording
 from .policies import Policy, QuantileNetwork, build_policy
 from .ppo import PPO
@@ -52,6 +55,7 @@ class AgentTraining:
     task: dict[str, Any]
     spec: TaskSpec
     memory: MemoryModel | None
+    episodes: Trajectories | None  # to imitate first
     config: dict[str, Any]
     seed: int
     device: torch.device
@@ -96,6 +100,16 @@ def train(
         iteration, steps, seconds = saved["iteration"], saved["steps"], saved["seconds"]
         recent.extend(tuple(row) for row in saved["recent"].tolist())
         note_resume("train-agent", f"{steps:,} steps", training.quiet)
+    elif training.episodes is not None and training.initial is None:
+        imitate(
+            learner.policy,
+            training.episodes,
+            config,
+            training.device,
+            training.seed,
+            lambda: bool(stop),
+            training.quiet,
+        )
     arena = open_arena(training.task, training.spec, config["envs"])
     budget = training.buffer_memory << 20
     player = Player(arena, learner.policy, training.device, training.rollout, budget)
@@ -115,11 +129,13 @@ def train(
         saved_steps(steps)
         saved_at, last_saved = iteration, time.monotonic()
 
+    if training.episodes is not None and not saved and not stop:
+        save()  # imitating takes its time, too
     with (
         Metrics(training.logs, iteration) as metrics,
         console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
     ):
-        while steps < config["steps"] and not reached(config, recent):
+        while steps < config["steps"] and not stop and not reached(config, recent):
             share = min(steps / config["steps"], 1.0)
             seed = _iteration_seed(training.seed, iteration)
             epsilon = learner.epsilon(share)

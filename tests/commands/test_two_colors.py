@@ -172,7 +172,7 @@ def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
 AGENTS = {
     "memory's eyes": ("ppo", ["--eyes", "memory"]),
     "memory's eyes, outlook": ("ppo", ["--eyes", "memory", "--outlook"]),
-    "own eyes, outlook": ("ppo", ["--outlook", "--buffer-memory", 1]),
+    "own eyes, outlook, imitation": ("ppo", ["--outlook", "--imitate", 1, "--buffer-memory", 1]),
     "qrdqn": ("qrdqn", ["--replay", 1000]),
     "ppo-lstm": ("ppo-lstm", ["--core-hidden", 8, "--rollout", 16]),
 }

@@ -120,7 +120,7 @@ class TwoColors:
         memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
         play = {"envs": 8, "iteration_steps": 4096, "hidden": 128}
         ppo = {**play, "outlook": True, "lr": 1e-3, "entropy": 0.003, "epochs": 3, "minibatch": 512}
-        others = {agent: play for agent in ("ppo-lstm", "amrl", "gtrxl")}
+        others = dict.fromkeys(("ppo-lstm", "amrl", "gtrxl"), play)
         return {**memory, "ppo": ppo, "qrdqn": {**play, "outlook": True}, **others}
 
     @property

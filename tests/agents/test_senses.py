@@ -1,0 +1,78 @@
+"""What agents take from the pre-training besides the memory's state: imitation, and the predictor's outlook."""
+
+import numpy as np
+import pytest
+import torch
+
+from memup_cli.agent_configs import TrainAgentOptions
+from memup_cli.agents.imitation import imitate
+from memup_cli.agents.policies import TRUST, build_policy
+from memup_cli.configs import TrainMemoryOptions
+from memup_cli.errors import UsageProblem
+from memup_cli.tasks.tmaze import TMaze, TMazeOptions
+from memup_cli.training.weights import build_model
+
+SPEC = TMaze(TMazeOptions(length=20)).spec
+CPU = torch.device("cpu")
+
+
+def memory(**options):
+    torch.manual_seed(0)
+    return build_model(SPEC, TrainMemoryOptions(hidden=8, **options).model_dump(), 20)
+
+
+def agent(**options):
+    config = {**TrainAgentOptions(**options).model_dump(), "agent": "ppo", "minibatch": 64}
+    return build_policy(SPEC, memory(), config), config
+
+
+class Shown:
+    """Episodes in which the action says whether the last number of the observation is positive."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def episode(self, index: int) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(index)
+        observation = rng.choice(np.array([-1, 1], np.int8), (30, 3))
+        action = (observation[:, 2] > 0).astype(np.uint8)
+        return {"observation": observation, "action": action, "reward": action.astype(np.float32)}
+
+
+def arrays() -> dict[str, torch.Tensor]:
+    observation = torch.from_numpy(Shown().episode(99)["observation"])
+    return {"observation": observation, "previous_action": torch.zeros(30, dtype=torch.int32)}
+
+
+def test_imitation_teaches_what_was_done_and_leaves_the_memory_out():
+    policy, config = agent(imitate=3, lr=1e-2, gamma=0.0)
+    imitate(policy, Shown(), config, CPU, 0, lambda: False, True)
+    seen = arrays()
+    wanted = (seen["observation"][:, 2] > 0).long()
+    for m in (torch.zeros(30, 8), torch.randn(30, 8)):
+        features = policy.look(seen, m)
+        assert policy.log_prob(features, wanted)[0].exp().min() > 0.9
+        torch.testing.assert_close(policy.value(features), wanted.float(), atol=0.2, rtol=0)
+
+
+def test_with_an_outlook_the_first_policy_prefers_what_the_predictor_promises():
+    policy, _ = agent(outlook=True)
+    model = memory()
+    seen = arrays()
+    step = policy.prepared()
+    with torch.inference_mode():
+        features, m, _ = step(seen, policy.core.initial(30))
+        state, _ = model.rollout({name: v.unsqueeze(1) for name, v in seen.items()}, model.memory.initial(30))
+        query = {"observation": seen["observation"].unsqueeze(1).expand(-1, 2, -1)}
+        query["action"] = torch.arange(2, dtype=torch.uint8).expand(30, 2)
+        promised = model.predict(state, model.context(query))
+        torch.testing.assert_close(m, torch.cat([state.squeeze(1), promised], 1))
+        expected = (TRUST * promised).log_softmax(-1)
+        found = torch.stack([policy.log_prob(features, torch.full((30,), a))[0] for a in range(2)], 1)
+    torch.testing.assert_close(found, expected, atol=0.1, rtol=0)
+
+
+def test_an_outlook_needs_a_predictor_that_can_be_asked_about_one_step():
+    config = {**TrainAgentOptions(outlook=True).model_dump(), "agent": "ppo"}
+    with pytest.raises(UsageProblem, match="--outlook"):
+        build_policy(SPEC, memory(context="window"), config)
