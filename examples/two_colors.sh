@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Two-Colors from nothing: collect games, train a memory of the healing color, and an agent that uses it, beside the
 # same agent without a memory.
-#   bash examples/two_colors.sh                 sizes for two CPU cores: hours
+#   bash examples/two_colors.sh                 sizes for two CPU cores: two hours or more
 #   SIZE=small bash examples/two_colors.sh      minutes; shows the way, learns little
 #   SIZE=paper DEVICE=cuda bash ...             the paper's sizes, for a GPU
 #   SEED=1 OUT=runs/colors STEPS=500000 bash ...
@@ -11,9 +11,9 @@ seed="${SEED:-0}"
 out="${OUT:-runs/two-colors}"
 device="${DEVICE:-auto}"
 case "${SIZE:-cpu}" in
-  small) episodes=40 test=8  updates=60   hidden=32  steps=4000    envs=2 per=1000 ;;
-  cpu)   episodes=1000 test=100 updates=4000 hidden=128 steps=1500000 envs=8 per=8192 ;;
-  paper) episodes=10000 test=200 updates=100000 hidden=256 steps=10000000 envs=32 per=32768 ;;
+  small) episodes=40 test=8  updates=60   hidden=32  steps=4000    more="--envs 2 --iteration-steps 1000 --imitate 1" ;;
+  cpu)   episodes=1000 test=100 updates=4000 hidden=128 steps=750000 more="" ;;
+  paper) episodes=10000 test=200 updates=100000 hidden=256 steps=10000000 more="--envs 32 --iteration-steps 32768 --eyes own" ;;
   *) echo "SIZE is ${SIZE}; it can be small, cpu or paper" >&2; exit 2 ;;
 esac
 mkdir -p "$out"
@@ -30,7 +30,7 @@ for cell in lstm none; do
   run="$out/$([ "$cell" = lstm ] && echo memory || echo none)"
   memup train-memory --cell "$cell" --hidden "$hidden" --updates "$updates" --seed "$seed" --device "$device" --run "$run"
   memup evaluate memory --device "$device" --run "$run"
-  memup train-agent --agent ppo --steps "${STEPS:-$steps}" --envs "$envs" --iteration-steps "$per" --hidden 128 \
-    --gamma 0.98 --lr 3e-4 --seed "$seed" --device "$device" --run "$run"
-  memup evaluate agent --agent ppo --episodes 50 --envs "$envs" --record "$run/play.gif" --device "$device" --run "$run"
+  # shellcheck disable=SC2086
+  memup train-agent --agent ppo --steps "${STEPS:-$steps}" $more --seed "$seed" --device "$device" --run "$run"
+  memup evaluate agent --agent ppo --episodes "$test" --envs 8 --record "$run/play.png" --device "$device" --run "$run"
 done

@@ -56,7 +56,7 @@ class Add:
             "lr": 1e-2,
             "lr_end": 0.01,
             "average": 0.05,
-            "updates": 20_000,
+            "updates": 30_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }

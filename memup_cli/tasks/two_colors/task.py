@@ -118,10 +118,11 @@ class TwoColors:
         paper = {"rollout": 1, "targets": 3, "hidden": 128}
         often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
         memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
-        play = {"envs": 8, "iteration_steps": 4096, "hidden": 128}
-        ppo = {**play, "outlook": True, "lr": 1e-3, "entropy": 0.003, "epochs": 3, "minibatch": 512}
+        play = {"envs": 8, "iteration_steps": 4096, "hidden": 256}
+        on_memory = {**play, "eyes": "memory", "outlook": True}
+        ppo = {**on_memory, "imitate": 4, "lr": 1e-3, "entropy": 0.003, "epochs": 4, "minibatch": 512}
         others = dict.fromkeys(("ppo-lstm", "amrl", "gtrxl"), play)
-        return {**memory, "ppo": ppo, "qrdqn": {**play, "outlook": True}, **others}
+        return {**memory, "ppo": ppo, "qrdqn": on_memory, **others}
 
     @property
     def run_name(self) -> str:
