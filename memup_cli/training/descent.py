@@ -18,7 +18,7 @@ from . import checkpoint
 from .evaluation import Predictions
 from .metrics import Metrics
 from .stages import note_resume
-from .watch import Watch, peak_rss
+from .watch import Watch, give_back, peak_rss
 from .weights import save_model, saved_digest
 
 LOG_EVERY = 50
@@ -119,6 +119,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                 with watch.paused():
                     found = course.evaluate()
                     result = found.metrics()
+                    give_back()
                 metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
                 value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
                 if value <= best:
