@@ -67,7 +67,7 @@ class _Pause:
 
 
 def give_back() -> None:
-    """Return freed memory to the system. What evaluations free stays in small pieces otherwise, and adds up over hours."""
+    """Return freed memory to the system: what evaluations free would stay, in small pieces, and add up over hours."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)
