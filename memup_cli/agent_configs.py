@@ -34,7 +34,9 @@ class TrainAgentOptions(BaseModel):
         "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory).",
     )
     outlook: bool = Field(
-        False, description="ppo and qrdqn: also see the return that the memory's predictor expects of each action."
+        False,
+        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action.",
+        json_schema_extra={"both": True},
     )
     imitate: int = Field(
         0,

@@ -98,7 +98,9 @@ class TrainMemoryOptions(BaseModel):
         1, ge=0, le=1024, description="Random prediction points in a rollout, besides its last step."
     )
     at_targets: bool = Field(
-        False, description="Also predict where a rollout comes to a target step: from the state that has read it."
+        False,
+        description="Also predict where a rollout comes to a target step: from the state that has read it.",
+        json_schema_extra={"both": True},
     )
     select: Literal["surprise", "uniform", "current"] = Field(
         "surprise",

@@ -46,7 +46,10 @@ def _panel(field: FieldInfo) -> str | None:
 
 
 def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
-    flags = [f"--{_option(name, field)}"] + ([SHORT[name]] if name in SHORT else [])
+    flag = _option(name, field)
+    extra = field.json_schema_extra
+    both = isinstance(extra, dict) and extra.get("both")  # a recipe may switch it on
+    flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
     default: Any = field.default
     shown = "" if default is None or default is False or default is PydanticUndefined else f" (default: {default})"
     option = typer.Option(

@@ -44,8 +44,15 @@ def wait_for_engines(folder: Path, count: int, process) -> list[int]:
 
 def mapped(pids: list[int]) -> set[Path]:
     """Files in shared memory that some processes use."""
-    lines = [line for pid in pids for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    maps = [Path(f"/proc/{pid}/maps") for pid in pids]
+    lines = [line for path in maps if path.exists() for line in path.read_text().splitlines()]
     return {Path(line.split(maxsplit=5)[5]) for line in lines if str(SHARED) in line}
+
+
+def wait_for_shared_files(pids: list[int], process) -> set[Path]:
+    while not (found := mapped(pids)):
+        assert process.poll() is None, "the command ended before its engines shared anything"
+    return found
 
 
 def wait_until_gone(pids: list[int]) -> None:
@@ -93,8 +100,7 @@ def test_a_killed_collection_leaves_no_engine_and_goes_on_to_the_same_store(memu
     env = {"TMPDIR": str(places)}
     process = memup.start(*COLLECT, "--commit-every", 0, env=env)
     left = wait_for_engines(places, 1, process)
-    used = mapped(left)
-    assert used
+    used = wait_for_shared_files(left, process)
     process.kill()
     process.communicate()
     wait_until_gone(left)
@@ -170,9 +176,9 @@ def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
 
 
 AGENTS = {
-    "memory's eyes": ("ppo", ["--eyes", "memory"]),
-    "memory's eyes, outlook": ("ppo", ["--eyes", "memory", "--outlook"]),
-    "own eyes, outlook, imitation": ("ppo", ["--outlook", "--imitate", 1, "--buffer-memory", 1]),
+    "recipe": ("ppo", []),
+    "memory's eyes": ("ppo", ["--no-outlook", "--imitate", 0]),
+    "own eyes": ("ppo", ["--eyes", "own", "--imitate", 1, "--buffer-memory", 1]),
     "qrdqn": ("qrdqn", ["--replay", 1000]),
     "ppo-lstm": ("ppo-lstm", ["--core-hidden", 8, "--rollout", 16]),
 }
@@ -183,22 +189,24 @@ def test_agents_learn_from_images(scored: Memup, case: str):
     train(scored)
     agent, options = AGENTS[case]
     sizes = ["--steps", 300, "--envs", 2, "--iteration-steps", 200, "--minibatch", 64]
-    done = scored("train-agent", "--run", "run", "--agent", agent, "--restart", *sizes, *options, "--json").json
+    shutil.copytree(scored.folder / "run", scored.folder / case)
+    done = scored("train-agent", "--run", case, "--agent", agent, *sizes, *options, "--json").json
     assert done["steps"] >= 300
     assert 90 <= done["length_mean"] <= 1050
-    found = scored("evaluate", "agent", "--agent", agent, "--run", "run", "--episodes", 2, "--envs", 2, "--json").json
+    found = scored("evaluate", "agent", "--run", case, "--episodes", 2, "--envs", 2, "--json").json
     assert found["greedy"]["episodes"] == 2
 
 
 def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(scored: Memup):
     train(scored)
-    start = load((scored.folder / "run/memory/last.safetensors").read_bytes())
-    sizes = ["--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart"]
+    shutil.copytree(scored.folder / "run", scored.folder / "eyes")
+    start = load((scored.folder / "eyes/memory/last.safetensors").read_bytes())
+    sizes = ["--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart", "--eyes", "own", "--imitate", 0]
     first = "images.observation.convolutions.0.weight"
     moved = []
     for rate in (1e-9, 1e-3):
-        scored("train-agent", "--run", "run", *sizes, "--lr", rate)
-        weights = load((scored.folder / "run/agent/ppo/policy.safetensors").read_bytes())
+        scored("train-agent", "--run", "eyes", *sizes, "--lr", rate)
+        weights = load((scored.folder / "eyes/agent/ppo/policy.safetensors").read_bytes())
         moved.append(float((weights[f"observation.{first}"] - start[f"context.query.{first}"]).abs().max()))
     assert moved[0] < 1e-6
     assert moved[1] > 1e-4
@@ -206,11 +214,12 @@ def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(scored: Memup):
 
 def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
     train(scored)
-    scored("train-agent", "--run", "run", "--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart")
-    collect = ["collect", "two-colors", "--policy", "agent", "--agent-run", "run", "--episodes", 2, "--run", "played"]
-    collect += ["--test-episodes", 1, "--workers", 1]
-    scored(*collect)
-    agent = memup_cli.load_agent(scored.folder / "run")
+    shutil.copytree(scored.folder / "run", scored.folder / "player")
+    scored("train-agent", "--run", "player", "--steps", 200, "--envs", 1, "--iteration-steps", 200, "--imitate", 0)
+    alone = ["collect", "two-colors", "--policy", "agent"]
+    counts = ["--episodes", 2, "--test-episodes", 1, "--workers", 1]
+    scored(*alone, "--agent-run", "player", *counts, "--run", "played")
+    agent = memup_cli.load_agent(scored.folder / "player")
     env = gymnasium.make("memup/TwoColors-v0")
     episode = episodes(scored.folder / "played")[0]
     seed = int(Trajectories(scored.folder / "played/trajectories/train", 1).rows[0, SEED])
@@ -221,7 +230,6 @@ def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
         assert agent.act(observation) == taken
         observation, *_ = env.step(taken)
     env.close()
-    alone = ["collect", "two-colors", "--policy", "agent"]
     assert "belong together" in scored(*alone, code=2).err
     assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
 
@@ -231,6 +239,7 @@ def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored:
     env = {"TMPDIR": str(places)}
     shutil.copytree(scored.folder / "run", scored.folder / "again")
     options = ["--agent", "ppo", "--steps", 600, "--envs", 2, "--iteration-steps", 200, "--checkpoint-every", 0]
+    options += ["--imitate", 1]
     scored("train-agent", "--run", "run", *options, env=env)
     scored("evaluate", "agent", "--run", "run", "--agent", "ppo", "--episodes", 1, "--envs", 1, "--record", "play.gif")
     assert (scored.folder / "play.gif").stat().st_size > 10_000
@@ -239,7 +248,7 @@ def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored:
     while process.poll() is None and not list(folder.glob("checkpoint-*.pt")):
         pass
     left = wait_for_engines(places, 2, process)
-    used = mapped(left)
+    used = wait_for_shared_files(left, process)
     process.kill()
     process.communicate()
     wait_until_gone(left)
