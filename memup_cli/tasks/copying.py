@@ -50,9 +50,9 @@ class Copy:
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
         """All ten recalls are targets at once; the scale of the inputs and the gated predictor make it quick."""
-        rollout = 10 if self.options.length < 1000 else 20
+        paper = {**PAPER, "rollout": 10 if self.options.length < 1000 else 20, **self.paper_context}
         fast = {
-            "rollout": rollout,
+            "rollout": 10 if self.options.length < 500 else 20,
             "targets": SYMBOLS,
             "hidden": 128,
             "input_scale": 1.0,
@@ -66,7 +66,7 @@ class Copy:
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
-        return {"fast": fast, "paper": {**PAPER, **self.paper_context}}
+        return {"fast": fast, "paper": paper}
 
     @property
     def run_name(self) -> str:
