@@ -31,7 +31,7 @@ class TrainAgentOptions(BaseModel):
     eyes: Literal["own", "memory"] | None = Field(
         None,
         description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained, or "
-        "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory).",
+        "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory; two-colors: memory).",
     )
     outlook: bool = Field(
         False,

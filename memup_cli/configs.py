@@ -204,6 +204,15 @@ class TrainMemoryOptions(BaseModel):
     until_rmse: float | None = Field(None, gt=0, description="Stop as soon as the test RMSE is below this.")
     until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop as soon as the test accuracy is this.")
 
+    @model_validator(mode="after")
+    def _fits(self) -> "TrainMemoryOptions":
+        if self.starts + self.replay > 0.95:
+            raise ValueError(
+                f"--starts {self.starts:g} and --replay {self.replay:g} leave none of the batch to walk through the "
+                "episodes; together they can be 0.95"
+            )
+        return self
+
     @property
     def slots(self) -> int:
         """Rollouts of an update that are read from the store; the others are replayed."""

@@ -42,7 +42,7 @@ def _strip(frames: "list[Image.Image]", reward: np.ndarray) -> "Image.Image":
     """Pictures evenly over the episode, row by row, each with its step and the return before it."""
     from PIL import Image, ImageDraw
 
-    steps = np.unique(np.linspace(0, len(frames) - 1, STRIP).astype(int))
+    steps = np.unique(np.linspace(0, len(frames) - 1, STRIP).round().astype(int))
     earned = np.concatenate([[0.0], np.cumsum(reward, dtype=np.float64)])
     height = round(frames[0].height * WIDTH / frames[0].width)
     rows = -(-len(steps) // COLUMNS)

@@ -112,6 +112,10 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
     """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    known = BOTH | OWN_OPTIONS[options.agent] | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
+    known |= {"eyes"} if options.agent in MEMORY_AGENTS else set()
+    if foreign := sorted(options.model_fields_set - known):
+        raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}")
     recipe = spec.recipes.get(options.agent, {})
     options = TrainAgentOptions(**{**recipe, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()

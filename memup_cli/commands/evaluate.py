@@ -51,11 +51,12 @@ def _table(data: dict[str, Any]) -> Any:
     main = "accuracy" if "accuracy" in data else "rmse"
     low, high = data["interval"]
     table = Table(title=f"{data['run']}: {main} by dependency length", title_justify="left")
-    for column in ("steps from", "to", "targets", main, "nll"):
+    second = "nll" if main == "accuracy" else "mse"
+    for column in ("steps from", "to", "targets", main, second):
         table.add_column(column, justify="right")
     for row in data["by_length"]:
         table.add_row(
-            f"{row['from']:,}", f"{row['to']:,}", f"{row['count']:,}", f"{row[main]:.4g}", f"{row['nll']:.4g}"
+            f"{row['from']:,}", f"{row['to']:,}", f"{row['count']:,}", f"{row[main]:.4g}", f"{row[second]:.4g}"
         )
     verdict = ""
     if main == "rmse" and data["rmse"] < SOLVED:

@@ -23,9 +23,8 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
     spec = spec_of(manifest)
     options = ScoreOptions(**{**spec.recipes.get("score", {}), **options.model_dump(exclude_unset=True)})
     detector = options.detector or default_detector(spec)
-    if (detector == "classifier") != (spec.target_kind == "classes"):
-        fitting = "classifier" if spec.target_kind == "classes" else "quantile or regression"
-        raise UsageProblem(f"--detector {detector} does not fit the targets of this task; use {fitting}")
+    if detector not in spec.detectors:
+        raise UsageProblem(f"--detector {detector} does not fit this task; use {' or '.join(spec.detectors)}")
     config = ScoreConfig(
         detector=detector,
         gamma=spec.gamma if options.gamma is None else options.gamma,

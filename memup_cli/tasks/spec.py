@@ -63,6 +63,11 @@ class TaskSpec:
     evaluate: StepRule | None = None  # the steps that matter; None: every step
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
 
+    @property
+    def detectors(self) -> tuple[str, ...]:
+        """Those that can predict the target."""
+        return ("classifier",) if self.target_kind == "classes" else ("quantile", "regression")
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 

@@ -92,6 +92,8 @@ def resolve(
         raise UsageProblem("--until-mse is for numbers; this task predicts classes")
     if options.until_accuracy and spec.target_kind != "classes":
         raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
+    if "heads" in options.model_fields_set and options.model != "transformer":
+        raise UsageProblem(f"--heads is for transformers; {options.model} has none")
     return BaselineJob(manifest, spec, options, seed, device, **flags)
 
 

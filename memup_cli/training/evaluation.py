@@ -38,11 +38,11 @@ class Predictions:
 
     def metrics(self, which: np.ndarray | slice = slice(None)) -> dict[str, float]:
         """RMSE (numbers) or accuracy (classes), with the loss they were trained on."""
-        nll, error = float(self.nll[which].mean()), self.error[which]
+        error = self.error[which]
         if self.kind == "classes":
-            return {"accuracy": float(error.mean()), "nll": nll}
+            return {"accuracy": float(error.mean()), "nll": float(self.nll[which].mean())}
         mse = float(error.mean())
-        return {"rmse": mse**0.5, "mse": mse, "nll": nll}
+        return {"rmse": mse**0.5, "mse": mse}
 
     @property
     def main(self) -> str:

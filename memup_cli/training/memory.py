@@ -95,6 +95,8 @@ def resolve(
     if options.select == "surprise" and options.scores == "stored":
         entry = require(manifest, "score")
         detector = entry["config"]["detector"]
+        if options.detector is not None and options.detector not in spec.detectors:
+            raise UsageProblem(f"--detector {options.detector} does not fit this task; use {spec.detectors[0]}")
         if options.detector not in (None, detector):
             raise StageMissing(
                 f"{manifest.run} has scores of the {detector} detector, not of {options.detector}; run "

@@ -174,7 +174,8 @@ def separation(detector: Detector, output: torch.Tensor, y: torch.Tensor, scores
     deviation = deviation.detach()
     count = max(1, len(scores) // 10)
     order = scores.argsort(descending=True)
-    high, rest = float(deviation[order[:count]].mean()), float(deviation[order[count:]].mean())
+    high = float(deviation[order[:count]].mean())
+    rest = float(deviation[order[count:]].mean()) if len(order) > count else high  # a single step shows nothing
     ratio = high / max(rest, 1e-6)
     return {"separation": ratio, "separates": bool(ratio >= SEPARATION)}
 

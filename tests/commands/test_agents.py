@@ -97,6 +97,7 @@ def test_stages_ask_for_what_they_need(memup, run):
     memup("train-agent", "--run", "bare", "--agent", "amrl", "--steps", 1000, "--envs", 4, "--iteration-steps", 100)
     memup("collect", "copy", "--episodes", 10, "--test-episodes", 2, "--run", "copy")
     assert "without an environment" in memup("train-agent", "--run", "copy", "--agent", "amrl", code=2).err
+    assert "--span is not for ppo" in memup("train-agent", "--run", "bare", "--span", 8, code=2).err
     memup("collect", "gym", "--env-id", "Pendulum-v1", "--episodes", 2, "--test-episodes", 1, "--run", "swing")
     assert "continuous" in memup("train-agent", "--run", "swing", "--agent", "qrdqn", code=2).err
     assert "does not divide" in memup("train-agent", "--run", "run", "--agent", "gtrxl", "--heads", 3, code=2).err

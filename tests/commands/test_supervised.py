@@ -83,6 +83,13 @@ def test_what_is_not_given_comes_from_the_recipe_of_the_task(memup, prepared):
     assert "--context point" in memup(*plan, "--select", "current", "--context", "window", code=2).err
     assert "--until-rmse" in memup(*plan, "--until-rmse", 0.1, code=2).err
     assert "--spread learned" in memup(*plan, "--spread", "learned", code=2).err
+    assert "use classifier" in memup(*plan, "--detector", "quantile", code=2).err
+    assert "leave none of the batch" in memup(*plan, "--starts", 0.6, "--replay", 0.5, code=2).err
+
+
+def test_a_handful_of_steps_can_be_scored(memup):
+    memup("collect", "add", "--length", 3, "--episodes", 5, "--test-episodes", 1, "--run", "run")
+    assert not memup("score", "--run", "run", "--updates", 5, "--json").json["separates"]
 
 
 def test_sequences_shorter_than_the_context_window_are_padded(memup):

@@ -231,6 +231,7 @@ def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
         observation, *_ = env.step(taken)
     env.close()
     assert "belong together" in scored(*alone, code=2).err
+    assert "no agent 'dqn'" in scored(*alone, "--agent-run", "player", "--agent", "dqn", "--run", "other", code=2).err
     assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
 
 

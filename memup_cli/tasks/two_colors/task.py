@@ -41,6 +41,7 @@ class TwoColorsOptions(TaskOptions):
         "randomness. random: what the paper pre-trains the memory on; it meets few items. agent: that of --agent-run.",
     )
     agent_run: Path | None = Option(None, description="Run folder whose trained agent plays, as it was trained.")
+    agent: str | None = Option(None, description="Which agent of --agent-run (default: the only one).")
 
     @field_validator("agent_run")
     @classmethod
@@ -51,6 +52,8 @@ class TwoColorsOptions(TaskOptions):
     def _fits(self) -> "TwoColorsOptions":
         if (self.policy == "agent") != (self.agent_run is not None):
             raise ValueError("--policy agent and --agent-run belong together")
+        if self.agent and not self.agent_run:
+            raise ValueError("--agent says which agent of --agent-run plays")
         return self
 
 
@@ -78,7 +81,7 @@ class TwoColors:
         from ... import load_agent
 
         assert self.options.agent_run is not None
-        return load_agent(self.options.agent_run)
+        return load_agent(self.options.agent_run, self.options.agent)  # type: ignore[arg-type]  # it checks the name
 
     def load(self, seed: int, episodes: dict[str, int], note: Any) -> dict[str, Any]:
         """The agent that plays, if one does; its weights tell it from others."""
