@@ -42,7 +42,7 @@ class Add:
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
         fast = {
-            "rollout": 10 if self.options.length < 1000 else 20,
+            "rollout": 10 if self.options.length < 500 else 20,
             "targets": MARKS,
             "at_targets": True,  # a mark that was just read moves the state
             "hidden": 128,
@@ -52,7 +52,6 @@ class Add:
             "predictor_hidden": 256,
             "spread": "learned",  # between the two marks half of the sum is unknown
             "replay": 0.5,
-            "starts": 0.25 if self.options.length >= 500 else 0.0,
             "lr": 1e-2,
             "lr_end": 0.01,
             "average": 0.05,
@@ -60,7 +59,7 @@ class Add:
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
-        return {"fast": fast, "paper": PAPER}
+        return {"fast": fast, "paper": {**PAPER, "rollout": 10 if self.options.length < 1000 else 20}}
 
     @property
     def run_name(self) -> str:
