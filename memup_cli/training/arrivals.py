@@ -17,6 +17,7 @@ from ..models.predictor import MemoryModel
 from .candidates import CONTEXT, Candidates, TargetTables, compacted, distinct, totals_at, window_steps
 from .selection import select
 from .targets import TARGET
+from .weights import move_towards
 
 SWEEP_BYTES = 64 << 20  # of what is computed along episodes at a time
 
@@ -48,7 +49,7 @@ class Arrivals:
 
     def average(self) -> None:
         """Move the slow average a little towards the model."""
-        torch._foreach_lerp_(list(self._average.parameters()), list(self._model.parameters()), 1 - self._options.ema)
+        move_towards(self._average, self._model, 1 - self._options.ema)
 
     def refresh(self) -> None:
         """Fill the tables of all slots that have just begun an episode, side by side."""

@@ -18,7 +18,7 @@ from .replay import Rarity, Replay
 from .staging import Stager
 from .update import next_batch, once_each, optimiser_step, rollout_loss
 from .watch import Watch
-from .weights import fill
+from .weights import fill, move_towards
 
 
 class MemoryLearner:
@@ -74,7 +74,7 @@ class MemoryLearner:
         self.losses += loss.detach()
         if self.kept is not self.model:
             share = 1 / (1 + options.average * update)
-            torch._foreach_lerp_(list(self.kept.parameters()), list(self.model.parameters()), share)
+            move_towards(self.kept, self.model, share)
         if self._arrivals:
             self._arrivals.average()
         self._slab.advance()

@@ -4,6 +4,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import load, save
 from torch import nn
 
@@ -84,3 +85,9 @@ def save_model(folder: Path, model: nn.Module, task: dict[str, Any], config: dic
 
 def saved_digest(folder: Path, which: str) -> str:
     return hashlib.sha256(read_file(folder / f"{which}.safetensors")).hexdigest()
+
+
+@torch.no_grad()
+def move_towards(average: nn.Module, model: nn.Module, share: float) -> None:
+    """Move an average of a model's weights a share of the way to those it has now."""
+    torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), share)
