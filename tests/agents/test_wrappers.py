@@ -278,10 +278,12 @@ def test_ppo_of_stable_baselines_learns_from_the_memory(trained):
     assert float(re.findall(r"success rate ([\d.]+)", shown.stdout)[0]) > 0.9
 
 
-def test_the_documented_programs_run(trained, tmp_path, monkeypatch):
-    shutil.copytree(trained, tmp_path / "runs" / "tmaze-100")
+def test_the_documented_programs_run(memup, trained, tmp_path, monkeypatch):
+    run = tmp_path / "runs" / "tmaze-100"
+    shutil.copytree(trained, run)
+    memup("train-agent", "--run", run, "--steps", 500, "--envs", 8, "--iteration-steps", 200)
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.M | re.S)
-    assert len(programs) == 3
+    assert len(programs) == 4
     for program in programs:
         exec(program, {})
