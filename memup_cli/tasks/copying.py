@@ -60,9 +60,9 @@ class Copy:
             "predictor": "gated",
             "replay": 0.5,
             "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
-            "lr": 1e-2,
+            "lr": 1e-2 if self.options.length < 2000 else 2e-3,  # the states of a long walk are old when they are used
             "average": 0.05,
-            "updates": 20_000,
+            "updates": 20_000 if self.options.length < 2000 else 30_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
