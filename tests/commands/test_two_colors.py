@@ -230,7 +230,9 @@ def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
         assert agent.act(observation) == taken
         observation, *_ = env.step(taken)
     env.close()
-    assert "belong together" in scored(*alone, code=2).err
+    assert "needs --agent-run" in scored(*alone, code=2).err
+    assert "belong to --policy agent" in scored(*alone[:2], "--agent-run", "player", code=2).err
+    scored("train-agent", "--run", "played", "--agent", "ppo-lstm", "--dry-run")
     assert "no agent 'dqn'" in scored(*alone, "--agent-run", "player", "--agent", "dqn", "--run", "other", code=2).err
     assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
 

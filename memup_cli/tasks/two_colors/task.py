@@ -50,10 +50,8 @@ class TwoColorsOptions(TaskOptions):
 
     @model_validator(mode="after")
     def _fits(self) -> "TwoColorsOptions":
-        if (self.policy == "agent") != (self.agent_run is not None):
-            raise ValueError("--policy agent and --agent-run belong together")
-        if self.agent and not self.agent_run:
-            raise ValueError("--agent says which agent of --agent-run plays")
+        if self.policy != "agent" and (self.agent_run or self.agent):
+            raise ValueError("--agent-run and --agent belong to --policy agent")
         return self
 
 
@@ -87,6 +85,8 @@ class TwoColors:
         """The agent that plays, if one does; its weights tell it from others."""
         if self.options.policy != "agent":
             return {}
+        if self.options.agent_run is None:
+            raise UsageProblem("--policy agent needs --agent-run: the run folder of a trained agent")
         wanted, found = self.spec.fields, self._agent.spec.fields
         if found != wanted:
             raise UsageProblem(f"--agent-run {self.options.agent_run} has an agent of another task")
