@@ -6,7 +6,8 @@ import typer
 
 from .. import console
 from ..agent_configs import EvaluateAgentOptions
-from ..configs import EvaluateBaselinesOptions, EvaluateOptions, StageOptions
+from ..baseline_configs import EvaluateBaselinesOptions
+from ..configs import EvaluateOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
 from .options import command_function
 

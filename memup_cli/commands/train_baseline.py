@@ -3,7 +3,8 @@
 from typing import Any
 
 from .. import console
-from ..configs import StageOptions, TrainBaselineOptions
+from ..baseline_configs import TrainBaselineOptions
+from ..configs import StageOptions
 from .options import command_function
 
 HELP = """Train a supervised baseline on the same data: an LSTM, an SRNN or a Transformer.

@@ -11,7 +11,7 @@ import torch
 from stores.manifest import Manifest
 from stores.slab import Slab
 
-from ..configs import TrainBaselineOptions
+from ..baseline_configs import TrainBaselineOptions
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..models.baselines import Baseline

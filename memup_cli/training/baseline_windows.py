@@ -10,7 +10,7 @@ from stores.reader import Trajectories
 from stores.schedule import Visit
 from stores.slab import Derived, Read, Slab, SlabTooSmall, fit
 
-from ..configs import TrainBaselineOptions
+from ..baseline_configs import TrainBaselineOptions
 from ..errors import UsageProblem
 from ..models.baselines import Baseline
 from ..models.memory import State, reset

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ..configs import TrainBaselineOptions
+from ..baseline_configs import TrainBaselineOptions
 from ..models.baselines import Baseline
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .targets import previous_action_field
