@@ -10,7 +10,8 @@ from typer.exceptions import TyperException
 
 from . import __version__, console
 from .commands import collect, evaluate, inspect_run, score, status, train_agent, train_baseline, train_memory, verify
-from .errors import exit_code
+from .errors import MemupError, exit_code
+from .ranks import rank
 
 app = typer.Typer(
     name="memup",
@@ -49,6 +50,8 @@ def _options(
 
 def main() -> None:
     """Entry point: every error that is the user's to mend becomes one paragraph on stderr."""
+    if rank().number:
+        console.hush()
     try:
         code = app(standalone_mode=False)
     except (TyperException, typer.Exit, typer.Abort) as error:
@@ -62,6 +65,9 @@ def main() -> None:
         code = 128 + signal.SIGPIPE
     except Exception as error:
         found = exit_code(error)
+        if rank().number and not isinstance(error, MemupError):  # those the first process has said
+            console.stderr.quiet = False
+            console.note(f"process {rank().number} of {rank().size}:")
         if found is None or {"-v", "--verbose"} & set(sys.argv):
             console.stderr.print_exception()
         if found is None:

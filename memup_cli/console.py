@@ -24,6 +24,11 @@ stdout = _Console(highlight=False, width=None if sys.stdout and sys.stdout.isatt
 stderr = _Console(stderr=True, highlight=False, soft_wrap=True)
 
 
+def hush() -> None:
+    """For all but the first of several processes: only an error of its own is heard."""
+    stdout.quiet = stderr.quiet = True
+
+
 def note(message: str, quiet: bool = False) -> None:
     if not quiet:
         stderr.print(message, markup=False)
@@ -31,6 +36,8 @@ def note(message: str, quiet: bool = False) -> None:
 
 def result(data: dict[str, Any], as_json: bool, table: Callable[[], Any]) -> None:
     """Print a command's result: one JSON object, or what table() builds."""
+    if stdout.quiet:
+        return
     if as_json:
         sys.stdout.write(json.dumps(data, indent=2) + "\n")
         sys.stdout.flush()

@@ -5,6 +5,7 @@ MemupError
 ├── StageMissing     3    an earlier stage is missing, unfinished or stale
 ├── BadInput        65    data that cannot be used
 ├── Stopped         75    stopped at a checkpoint; run again to continue
+│   └── RankLost    75    another process of the same training is gone
 └── Interrupted    130    the same, by Ctrl-C
 The stores package has its own (stores/errors.py): 65 damaged or incomplete, 74 I/O, 75 fenced, 77 unsafe.
 """
@@ -40,6 +41,10 @@ class BadInput(MemupError):
 
 class Stopped(MemupError):
     code = 75
+
+
+class RankLost(Stopped):
+    pass
 
 
 class Interrupted(MemupError):

@@ -1,10 +1,11 @@
 """The steps that training walks through, in RAM: B slots, never the whole set.
 
 Each slot walks through one episode after the other, `rollout` steps an update, all slots staggered; the last `starters`
-of them see only the first rollout of each. If B whole
-episodes fit the memory budget, a slot holds its whole episode; otherwise a piece of it at a time. A thread decodes the
-next loads while training computes. What is where at a given update is a pure function of the seed (schedule.py), so
-a slab can be opened at any update and any machine decodes the same.
+of them see only the first rollout of each. Several processes can share the slots: each has a slab with its own of them,
+where they would be if one slab had all. If B whole episodes fit the memory budget, a slot holds its whole episode;
+otherwise a piece of it at a time. A thread decodes the next loads while training computes. What is where at a given
+update is a pure function of the seed (schedule.py), so a slab can be opened at any update and any machine decodes the
+same.
 """
 
 import queue
@@ -82,9 +83,13 @@ class Slab:
         memory: int = DEFAULT_MEMORY,
         update: int = 0,
         starters: int = 0,
+        own: Array | None = None,
     ) -> None:
         if not len(trajectories):
             raise ValueError(f"{trajectories.folder} holds no episodes")
+        self.own = np.arange(slots) if own is None else own  # which of all the slots these are
+        self.total, slots = slots, len(self.own)
+        self._places = {int(number): place for place, number in enumerate(self.own)}
         stored = [f for name, f in trajectories.fields.items() if fields is None or name in fields]
         wanted = [*stored, *(d.field for d in derived)]
         piece, held = fit(trajectories, slots, rollout, sum(f.row_bytes for f in wanted), memory)
@@ -104,7 +109,7 @@ class Slab:
         self._on_fresh = on_fresh
         self._loader = _Loader([f.name for f in stored], derived, prepare, piece)
         self._plan, self._ahead = (
-            Schedule(trajectories, slots, rollout, piece, seed, update, starters) for _ in range(2)
+            Schedule(trajectories, self.total, rollout, piece, seed, update, starters) for _ in range(2)
         )
         ahead = AHEAD_BYTES // (piece * sum(f.row_bytes for f in wanted))
         least, most = AHEAD_LOADS
@@ -163,6 +168,8 @@ class Slab:
     def _take_due(self) -> None:
         while self._plan.due <= self.update:
             expected = self._plan.pop()
+            if expected.slot not in self._places:
+                continue
             if not self._ready:
                 began = time.perf_counter()
                 found = self._queue.get()
@@ -176,7 +183,7 @@ class Slab:
             self._place(loaded)
 
     def _place(self, loaded: _Loaded) -> None:
-        load, slot = loaded.load, loaded.load.slot
+        load, slot = loaded.load, self._places[loaded.load.slot]
         kept = 0
         if load.fresh:
             self.episode[slot], self.length[slot], self.offset[slot] = load.visit.index, load.length, load.offset
@@ -199,9 +206,14 @@ class Slab:
     def _prefetch(self) -> None:
         try:
             while not self._stop.is_set():
-                self._queue.put([self._loader(self._ahead.pop()) for _ in range(self._burst)])
+                self._queue.put([self._loader(self._next_own()) for _ in range(self._burst)])
         except BaseException as error:
             self._queue.put(error)
+
+    def _next_own(self) -> Load:
+        while (load := self._ahead.pop()).slot not in self._places:
+            pass
+        return load
 
 
 class _Loader:

@@ -13,8 +13,10 @@ from pydantic_core import PydanticUndefined
 
 from ..configs import STAGES, StageOptions
 from ..errors import UsageProblem
+from ..ranks import rank
 
 SHORT = {"verbose": "-v"}
+SHARED = ("train-memory",)  # stages that torchrun can start
 
 
 def command_function(
@@ -24,6 +26,10 @@ def command_function(
     fields = {name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()}
 
     def run(**given: Any) -> None:
+        if rank().size > 1 and stage not in SHARED:
+            raise UsageProblem(
+                f"{stage} runs in one process; start it without torchrun. On several: {', '.join(SHARED)}"
+            )
         flags = {name: value for name, value in given.items() if value is not None}
         from_file = _read_toml(flags.get("config"), stage, {_option(n, f): (n, f) for n, (_, f) in fields.items()})
         values = {**from_file, **flags}

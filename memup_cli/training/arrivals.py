@@ -2,6 +2,7 @@
 encoder gives the contexts of target steps that no local window can tell."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,13 @@ class Arrivals:
         found = {name: torch.from_numpy(values.copy()) for name, values in tables.state().items()}
         return {"average": self._average.state_dict(), "visits": self._visits, "tables": found}
 
-    def load(self, state: dict[str, Any], tables: TargetTables) -> None:
+    @staticmethod
+    def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
+        """Of all processes' slots."""
+        tables = TargetTables.merged([state["tables"] for state in states])
+        return {**states[0], "visits": max(state["visits"] for state in states), "tables": tables}
+
+    def load(self, state: dict[str, Any], tables: TargetTables, own: Callable[[Tensor], Tensor]) -> None:
         self._average.load_state_dict(state["average"])
         self._visits = state["visits"]
-        tables.load({name: values.cpu().numpy() for name, values in state["tables"].items()})
+        tables.load({name: own(values).cpu().numpy() for name, values in state["tables"].items()})

@@ -136,7 +136,7 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
             record(job.manifest, job.stage, "failed", problem=str(error))
             raise
     progress["done"] = metrics["updates"]
-    if stop:
+    if metrics.pop("stopped"):
         record(job.manifest, job.stage, "interrupted", progress=progress)
         raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
     weights = {which: metrics.pop(which) for which in ("best", "last")}

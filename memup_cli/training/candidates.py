@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from stores.layout import Field
 from stores.slab import Read
@@ -163,10 +164,27 @@ class TargetTables:
             f"query.{name}": values for name, values in self._query.items()
         }
 
+    @staticmethod
+    def merged(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Of all processes' slots."""
+        fill = {"changes": int(_NEVER), "best": -1, "steps": -1}
+        return {name: interleaved([state[name] for state in states], fill.get(name, 0)) for name in states[0]}
+
     def load(self, state: dict[str, np.ndarray]) -> None:
         self._changes, self._best, self._y = state["changes"], state["best"], state[TARGET]
         self._steps = state["steps"]
         self._query = {name: state[f"query.{name}"] for name in self._query}
+
+
+def interleaved(parts: list[Tensor], fill: int = 0) -> Tensor:
+    """Rows that processes had in turn, in one tensor again; narrower ones are filled up."""
+    if len(parts) == 1:
+        return parts[0]
+    shape = [sum(len(p) for p in parts), max(p.shape[1] for p in parts), *parts[0].shape[2:]]
+    whole = parts[0].new_full(shape, fill)
+    for number, part in enumerate(parts):
+        whole[number :: len(parts), : part.shape[1]] = part
+    return whole
 
 
 def _widen(values: np.ndarray, width: int, fill: int) -> np.ndarray:

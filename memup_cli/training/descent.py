@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from .metrics import Metrics
 from .stages import note_resume
 from .watch import Watch, give_back, peak_rss
 from .weights import save_model, saved_digest
+from .world import ALONE, World
 
 LOG_EVERY = 50
 
@@ -65,6 +67,7 @@ class Course:
     evaluate: Callable[[], Predictions]
     reached: Callable[[dict[str, float]], bool]  # whether to stop early
     slab: Callable[[int], Slab]  # opened at an update
+    world: World = ALONE  # the first of several processes evaluates and writes
 
 
 def learning_rate(lr: float, end: float, done: float) -> float:
@@ -73,10 +76,13 @@ def learning_rate(lr: float, end: float, done: float) -> float:
 
 
 def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
-    """Train to the end, or until told to stop; returns the metrics, with the digests of the best and last weights."""
-    update, best = 0, math.inf
+    """Train to the end, or until any process is told to stop.
+
+    Returns the metrics, with the digests of the best and last weights; fewer if it was stopped, or is not the first.
+    """
+    update, best, world = 0, math.inf, course.world
     watch, folder = Watch(learner.model), course.folder
-    if (saved := checkpoint.load_latest(folder, course.device)) is not None:
+    if (saved := world.from_first(lambda: checkpoint.load_latest(folder, course.device))) is not None:
         learner.load(saved["learner"])
         torch.set_rng_state(saved["rng"].cpu())
         update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
@@ -92,48 +98,54 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         _check_finite(folder, float(learner.losses + largest), update, rate())
         still_ours()
         content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
-        checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
+        if world.first:
+            checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
 
     def keep(which: str) -> str:
         return save_model(folder, learner.kept, course.task, course.config, which)
 
+    quiet = course.quiet or not world.first
     with (
-        Metrics(course.run / "logs" / course.stage, update) as metrics,
-        console.Progress(course.stage, "update", course.updates, update, quiet=course.quiet) as bar,
+        Metrics(course.run / "logs" / course.stage, update) if world.first else nullcontext() as metrics,
+        console.Progress(course.stage, "update", course.updates, update, quiet=quiet) as bar,
         course.slab(update) as slab,
     ):
         learner.attach(slab, resumed=update > 0)
-        while update < course.updates and not stop:
+        while update < course.updates and not world.any(bool(stop)):
             learner.update(rate(), update, watch)
             update += 1
             if update % LOG_EVERY == 0 or update == course.updates:
-                mean = float(learner.losses) / (update % LOG_EVERY or LOG_EVERY)
+                mean = float(world.sum(learner.losses)) / (update % LOG_EVERY or LOG_EVERY)
                 _check_finite(folder, mean, update, rate())
                 learner.losses.zero_()
                 speed, waiting = watch.rate(update - logged), watch.wait_share(slab)
-                metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
+                if metrics:
+                    metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
                 bar.advance(update - logged, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
                 logged = update
             if update % course.evaluate_every == 0 or update == course.updates:
                 still_ours()
-                with watch.paused():
-                    found = course.evaluate()
-                    result = found.metrics()
-                    give_back()
-                metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
-                value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
-                if value <= best:
-                    best = value
-                    keep("best")
-                bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
-                if course.reached(result):
+                if metrics:
+                    with watch.paused():
+                        found = course.evaluate()
+                        result = found.metrics()
+                        give_back()
+                    metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
+                    value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
+                    if value <= best:
+                        best = value
+                        keep("best")
+                    bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
+                if world.any(bool(result) and course.reached(result)):
                     break
             if update % course.checkpoint_every == 0:
                 with watch.paused():
                     save()
-        if stop:
+        stopped = world.any(bool(stop))
+        if stopped:
             save()
-            return {"updates": update}
+    if stopped or not world.first:
+        return {"updates": update, "stopped": stopped}
     if not result:  # an attempt that was killed after its last update left only the evaluation to do
         result = course.evaluate().metrics()
         if not (folder / "best.safetensors").exists():
@@ -141,6 +153,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     main = "accuracy" if "accuracy" in result else "rmse"
     return {
         "updates": update,
+        "stopped": False,
         **result,
         f"best_{main}": abs(best),
         "updates_per_second": watch.overall(update - began_at),

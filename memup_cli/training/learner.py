@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from stores.reader import Trajectories
 from stores.slab import Slab
@@ -13,37 +14,44 @@ from ..models.contexts import CarriedContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .arrivals import Arrivals
-from .candidates import Candidates, TargetTables, query_fields
+from .candidates import Candidates, TargetTables, interleaved, query_fields
 from .replay import Rarity, Replay
 from .staging import Stager
 from .update import next_batch, once_each, optimiser_step, rollout_loss
 from .watch import Watch
 from .weights import fill, move_towards
+from .world import ALONE, World
 
 
 class MemoryLearner:
-    """Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach."""
+    """Algorithm 1: r steps of memory, targets among the remaining steps, one optimiser step, detach.
+
+    Among several processes each has its share of the slots, of the rollouts to repeat, and of the states.
+    """
 
     def __init__(
         self, model: MemoryModel, options: TrainMemoryOptions, spec: TaskSpec, train: Trajectories, seed: int,
-        online: bool,
+        online: bool, world: World = ALONE,
     ) -> None:  # fmt: skip
-        self.model, self._options, self._seed = model, options, seed
+        self.model, self._options, self._seed, self._world = model, options, seed, world
+        own_seed = seed + (world.rank << 40)  # of noise that no two processes should share
+        self._slots = len(world.share(options.slots))
         self.kept = copy.deepcopy(model).requires_grad_(False) if options.average else model
         device = next(model.parameters()).device
         self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
         kept = query_fields(spec, options.context, options.window, options.context_hidden)
-        self._tables = TargetTables(options.slots, options.targets, spec, kept)
+        self._tables = TargetTables(self._slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)
-        self._arrivals = Arrivals(model, seed, options, online) if online or carried else None
+        self._arrivals = Arrivals(model, own_seed, options, online) if online or carried else None
         self._replay = None
         if options.slots < options.batch:
             rarity = Rarity(train, spec, options.rollout)
             names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
-            self._replay = Replay(options.replay_size, options.batch - options.slots, rarity, names, seed)
-        self.walking = model.memory.initial(options.slots)
+            size, count = len(world.share(options.replay_size)), len(world.share(options.batch - options.slots))
+            self._replay = Replay(size, count, rarity, names, own_seed)
+        self.walking = model.memory.initial(self._slots)
         if isinstance(model.context, CarriedContext):
-            self.walking += model.context.initial(options.slots)
+            self.walking += model.context.initial(self._slots)
         self._stager = Stager(device)
         self.losses = torch.zeros((), device=device)  # summed since the last log
 
@@ -68,9 +76,9 @@ class MemoryLearner:
             batch, state = self._replay.mix(batch, state, update)
         tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
         with watch.saved_tensors():
-            loss, after = rollout_loss(self.model, tensors, state)
-        self.walking = tuple(part[: options.slots] for part in after)
-        optimiser_step(self.model, self._optimiser, loss, lr, options.clip)
+            loss, after = rollout_loss(self.model, tensors, state, self._world)
+        self.walking = tuple(part[: self._slots] for part in after)
+        optimiser_step(self.model, self._optimiser, loss, lr, options.clip, self._world)
         self.losses += loss.detach()
         if self.kept is not self.model:
             share = 1 / (1 + options.average * update)
@@ -80,24 +88,41 @@ class MemoryLearner:
         self._slab.advance()
 
     def state(self) -> dict[str, Any]:
+        """At the first process, with what the others have; elsewhere nothing."""
+        parts: list[dict[str, Any]] = self._world.gather(
+            {
+                "state": list(self.walking),
+                "losses": self.losses,
+                "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
+                "replay": self._replay.state() if self._replay else {},
+            }
+        )
+        if not self._world.first:
+            return {}
         return {
             "model": self.model.state_dict(),
             "optimiser": self._optimiser.state_dict(),
-            "state": list(self.walking),
-            "losses": self.losses,
-            "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
-            "replay": self._replay.state() if self._replay else {},
+            "state": [interleaved(list(states)) for states in zip(*(p["state"] for p in parts), strict=True)],
+            "losses": torch.stack([p["losses"] for p in parts]).sum(),
+            "arrivals": Arrivals.merged([p["arrivals"] for p in parts]) if self._arrivals else {},
+            "replay": Replay.merged([p["replay"] for p in parts]) if self._replay else {},
             "kept": self.kept.state_dict() if self.kept is not self.model else {},
         }
 
     def load(self, saved: dict[str, Any]) -> None:
+        """Take this process's share of a state, however many processes saved it."""
+
+        def own(values: Tensor) -> Tensor:
+            return values[self._world.rank :: self._world.size].clone()
+
         fill(self.model, saved["model"])
         if self.kept is not self.model:
             fill(self.kept, saved["kept"])
         self._optimiser.load_state_dict(saved["optimiser"])
-        self.walking = tuple(saved["state"])
-        self.losses += saved["losses"]
+        self.walking = tuple(own(part) for part in saved["state"])
+        if self._world.first:
+            self.losses += saved["losses"]
         if self._arrivals:
-            self._arrivals.load(saved["arrivals"], self._tables)
+            self._arrivals.load(saved["arrivals"], self._tables, own)
         if self._replay:
-            self._replay.load(saved["replay"])
+            self._replay.load(saved["replay"], own)

@@ -12,7 +12,7 @@ from stores.manifest import Manifest
 from stores.slab import Read, Slab, SlabTooSmall, fit
 
 from ..configs import TrainMemoryOptions
-from ..errors import BadInput, StageMissing, UsageProblem
+from ..errors import BadInput, RankLost, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.encoders import FieldEncoder
 from ..models.predictor import MemoryModel
@@ -37,6 +37,7 @@ from .stages import (
 )
 from .weights import build_model
 from .windows import chooser, open_slab, stored_scores, uniform_scores
+from .world import World, joined
 
 
 @dataclass(frozen=True)
@@ -124,15 +125,31 @@ def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptio
 
 
 def train_memory(job: MemoryJob) -> dict[str, Any]:
-    """Run the stage; returns the summary to print."""
-    inputs = digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
-    begun = checkpoint.exists(job.folder)
-    if is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart, begun):
-        return {
-            "run": str(job.manifest.run),
-            "outcome": "up to date",
-            **job.manifest.stages["train-memory"]["metrics"],
-        }
+    """Run the stage, in as many processes as torchrun started; returns the summary to print."""
+    with joined(job.device) as world:
+        if world.size > job.options.slots:
+            raise UsageProblem(
+                f"{world.size} processes cannot share {job.options.slots} slots (--batch without what is replayed); "
+                "start fewer, or use a larger --batch"
+            )
+        inputs = digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
+        begun = checkpoint.exists(job.folder)
+        if world.from_first(
+            lambda: is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart, begun)
+        ):
+            found = job.manifest.stages["train-memory"]["metrics"]
+            return {"run": str(job.manifest.run), "outcome": "up to date", **found}
+        if world.first:
+            return _lead(job, world, inputs)
+        with StopFlag() as stop:
+            metrics = _train(job, world, stop, lambda: None)
+        if metrics["stopped"]:
+            raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+        return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
+
+
+def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any]:
+    """The one process that owns the stage's folder and its entry in the manifest."""
     progress = {"done": 0, "total": job.options.updates}
     stop = StopFlag()
     with owned(job.folder, job.quiet) as still_ours, stop:
@@ -140,12 +157,15 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
             checkpoint.clear(job.folder)
         record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress, outputs={})
         try:
-            metrics = _train(job, stop, still_ours)
+            metrics = _train(job, world, stop, still_ours)
         except BadInput as error:
             record(job.manifest, "train-memory", "failed", problem=str(error))
             raise
+        except RankLost:
+            record(job.manifest, "train-memory", "interrupted")
+            raise
     progress["done"] = metrics["updates"]
-    if stop:
+    if metrics.pop("stopped"):
         record(job.manifest, "train-memory", "interrupted", progress=progress)
         raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
     weights = {which: metrics.pop(which) for which in ("best", "last")}
@@ -162,14 +182,14 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 
-def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
+def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
     options, spec, manifest = job.options, job.spec, job.manifest
     train, test = split_of(manifest, "train"), split_of(manifest, "test")
     torch.manual_seed(job.seed)
     model = build_model(spec, job.config, int(train.lengths.max())).to(job.device)
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
-    learner = MemoryLearner(model, options, spec, train, job.seed, online=job.online)
+    learner = MemoryLearner(model, options, spec, train, job.seed, online=job.online, world=world)
     course = Course(
         stage="train-memory",
         run=manifest.run,
@@ -185,7 +205,8 @@ def _train(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> di
         device=job.device,
         evaluate=lambda: predict_split(learner.kept, test, spec, job.gamma, options.evaluate_episodes),
         reached=lambda result: _reached(options, result),
-        slab=lambda update: _open(job, learner, update),
+        slab=lambda update: _open(job, world, learner, update),
+        world=world,
     )
     return descend(course, learner, stop, still_ours)
 
@@ -197,7 +218,7 @@ def _reached(options: TrainMemoryOptions, result: dict[str, float]) -> bool:
     return bool(options.until_accuracy and result.get("accuracy", 0.0) >= options.until_accuracy)
 
 
-def _open(job: MemoryJob, learner: MemoryLearner, update: int) -> Slab:
+def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> Slab:
     options, spec = job.options, job.spec
     choose = None
     if options.select != "current" and not job.online:
@@ -217,6 +238,7 @@ def _open(job: MemoryJob, learner: MemoryLearner, update: int) -> Slab:
         update=update,
         memory=options.slab_memory << 20,
         starters=options.starters,
+        own=world.share(options.slots),
         with_targets=choose is None or options.context == "carried",
         choose=choose,
         gather=gather,

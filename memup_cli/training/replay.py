@@ -5,6 +5,7 @@ walker passed, with the state they began in (zeros at an episode's start), and p
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -135,14 +136,25 @@ class Replay:
         states = [part[: self._filled].clone() for part in self._states]
         return {"arrays": arrays, "states": states, "filled": self._filled, "next": self._next}
 
-    def load(self, state: dict[str, Any]) -> None:
-        self._filled, self._next = state["filled"], state["next"]
+    @staticmethod
+    def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
+        """Of several processes' rings, one with the rollouts of all."""
+        if len(states) == 1:
+            return states[0]
+        begun = [state for state in states if state["filled"]]
+        arrays = {n: torch.cat([s["arrays"][n] for s in begun]) for n in (begun[0]["arrays"] if begun else {})}
+        parts = [torch.cat(list(found)) for found in zip(*(s["states"] for s in begun), strict=True)]
+        return {"arrays": arrays, "states": parts, "filled": sum(s["filled"] for s in states), "next": 0}
+
+    def load(self, state: dict[str, Any], own: Callable[[Tensor], Tensor]) -> None:
+        self._filled = min(self._size, len(own(torch.arange(state["filled"]))))
+        self._next = state["next"] % self._size if self._filled == self._size else self._filled
         self._arrays = {}
         for name, values in state["arrays"].items():
-            kept = values.cpu().numpy()
+            kept = own(values).cpu().numpy()[: self._filled]
             self._arrays[name] = np.zeros((self._size, *kept.shape[1:]), kept.dtype)
             self._arrays[name][: self._filled] = kept
         self._states = []
-        for part in state["states"]:
+        for part in (own(p)[: self._filled] for p in state["states"]):
             self._states.append(part.new_zeros(self._size, part.shape[1]))
             self._states[-1][: self._filled] = part

@@ -21,6 +21,7 @@ from stores.reader import Trajectories
 from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
+from ..ranks import rank
 from ..runs import attempt, find_run, now, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
@@ -145,12 +146,13 @@ def prepare_device(name: str, threads: int) -> torch.device:
     """
     torch.set_num_threads(threads)
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise UsageProblem(f"there is no device {name!r}; use auto, cpu, cuda or cuda:N") from None
     if device.type == "cuda":
+        device = torch.device("cuda", rank().local if device.index is None else device.index)
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
             raise UsageProblem(

@@ -13,13 +13,17 @@ from ..models.predictor import MemoryModel
 from .candidates import CONTEXT, TargetTables, distinct
 from .targets import TARGET
 from .windows import prediction_points
+from .world import ALONE, World
 
 NOW = "now"  # y of the rollout's own steps, on which a carried context encoder is trained
 
 
-def rollout_loss(model: MemoryModel, tensors: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
+def rollout_loss(
+    model: MemoryModel, tensors: dict[str, Tensor], state: State, world: World = ALONE
+) -> tuple[Tensor, State]:
     """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, c_k) over prediction points t and targets k in U_t.
 
+    The mean is over all processes' slots; what is returned is this one's part of it.
     Returns the state after the rollout, detached: gradients flow through r steps and no further. A carried context
     encoder has its state after the memory's.
     """
@@ -31,10 +35,10 @@ def rollout_loss(model: MemoryModel, tensors: dict[str, Tensor], state: State) -
         c, carried = model.context(tensors, state[parts:])  # (B, r, C)
         after = (*after, *carried)
         # The encoder learns from the current step, the memory being fixed; the memory learns from the future below.
-        extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"])
+        extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], world)
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    loss = _mean(model.training_losses(m, _contexts(model, tensors), tensors[TARGET]), tensors["exists"])
+    loss = _mean(model.training_losses(m, _contexts(model, tensors), tensors[TARGET]), tensors["exists"], world)
     return loss if extra is None else loss + extra, tuple(part.detach() for part in after)
 
 
@@ -50,16 +54,19 @@ def _contexts(model: MemoryModel, tensors: dict[str, Tensor]) -> Tensor:
     return context(query)
 
 
-def _mean(losses: Tensor, which: Tensor) -> Tensor:
+def _mean(losses: Tensor, which: Tensor, world: World) -> Tensor:
     weight = which.float()
-    return (losses * weight).sum() / weight.sum().clamp(min=1)
+    return (losses * weight).sum() / world.sum(weight.sum()).clamp(min=1)
 
 
-def optimiser_step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float) -> None:
+def optimiser_step(
+    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float, world: World = ALONE
+) -> None:
     for group in optimiser.param_groups:
         group["lr"] = lr
     optimiser.zero_grad(set_to_none=True)
     loss.backward()
+    world.sum_gradients(model.parameters())
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimiser.step()
 
@@ -77,7 +84,9 @@ def next_batch(
         return batch
     if options.context == "carried":
         batch |= {NOW: batch[TARGET], "valid": np.arange(options.rollout) < valid[:, None]}
-    points = prediction_points(valid, options.rollout, options.predict_every, options.random_points, (seed, update))
+    points = prediction_points(
+        valid, options.rollout, options.predict_every, options.random_points, (seed, update), slab.own, slab.total
+    )
     if options.at_targets:
         points = np.concatenate([points, tables.arrivals(slab.offset, valid)[:, None]], axis=1)
     query, y, exists = tables.look_up(slab.offset[:, None] + points)

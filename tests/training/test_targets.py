@@ -83,10 +83,12 @@ def test_many_changes_are_looked_up_too():
 def test_prediction_points_stay_within_the_rollout():
     valid = np.array([20, 3, 1])
     for update in range(50):
-        points = prediction_points(valid, 20, every=5, random_points=2, key=(0, update))
+        points = prediction_points(
+            valid, 20, every=5, random_points=2, key=(0, update), own=np.arange(len(valid)), total=len(valid)
+        )
         assert points.shape == (3, 6)
         assert (points >= 0).all()
         assert (points < valid[:, None]).all()
         assert points[:, 0].tolist() == [19, 2, 0]
         assert points[0, 3:].tolist() == [4, 9, 14]
-    assert prediction_points(np.array([1, 1]), 1, 0, 3, (0, 0)).shape == (2, 1)
+    assert prediction_points(np.array([1, 1]), 1, 0, 3, (0, 0), np.arange(2), 2).shape == (2, 1)

@@ -1,0 +1,150 @@
+"""train-memory on several processes: the same updates as one makes, one writer, no hang when one of them dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.cli import COMMAND, Memup, environment
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
+
+
+def start(memup: Memup, processes: int, *arguments: object) -> subprocess.Popen[str]:
+    launcher = [*TORCHRUN, f"--nproc-per-node={processes}", "--", *COMMAND]
+    return subprocess.Popen(
+        [*launcher, *map(str, arguments)],
+        cwd=memup.folder,
+        env=environment({"OMP_NUM_THREADS": "1"}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def torchrun(memup: Memup, processes: int, *arguments: object) -> tuple[int, str, str]:
+    process = start(memup, processes, *arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def prepare(memup: Memup, task: str, *options: object) -> Path:
+    memup("collect", task, *options, "--run", "run")
+    memup("score", "--run", "run")
+    return memup.folder / "run"
+
+
+def newest(run: Path) -> dict[str, Any]:
+    path = max((run / "memory").glob("checkpoint-*.pt"))
+    found: dict[str, Any] = torch.load(path, weights_only=True)
+    return found
+
+
+def gradients(run: Path) -> list[torch.Tensor]:
+    """Of the one update that was made: Adam's first moment is a tenth of it."""
+    state = newest(run)["learner"]["optimiser"]["state"]
+    return [10 * state[key]["exp_avg"] for key in sorted(state)]
+
+
+@pytest.mark.parametrize("rollout", [1, 10])
+def test_gradients_are_those_of_a_single_process(memup, rollout):
+    run = prepare(memup, "tmaze", "--length", 50, "--episodes", 60, "--test-episodes", 10)
+    train = ["train-memory", "--updates", 1, "--checkpoint-every", 1, "--batch", 16, "--rollout", rollout]
+    train += ["--clip", 1e9, "--random-points", 4, "--run", "run", "--restart"]
+    memup(*train)
+    alone = gradients(run)
+    for processes in (2, 3):  # 16 slots are not a multiple of 3
+        code, out, err = torchrun(memup, processes, *train)
+        assert code == 0, err
+        assert out.count("updates") == 1, "only one process speaks"
+        for one, several in zip(alone, gradients(run), strict=True):
+            torch.testing.assert_close(several, one, rtol=1e-4, atol=1e-6)
+
+
+def test_two_processes_solve_what_one_solves(memup):
+    prepare(memup, "tmaze", "--length", 100, "--episodes", 500, "--test-episodes", 50)
+    code, out, err = torchrun(memup, 2, "train-memory", "--updates", 600, "--run", "run", "--json")
+    assert code == 0, err
+    assert json.loads(out)["rmse"] < 0.1
+    assert memup("evaluate", "memory", "--run", "run", "--json").json["rmse"] < 0.1
+    code, out, err = torchrun(memup, 2, "train-memory", "--updates", 600, "--run", "run", "--json")
+    assert (code, json.loads(out)["outcome"]) == (0, "up to date"), err
+
+
+RECIPES = {
+    "stored scores": ("tmaze", ["--length", 60], []),
+    "replay": ("copy", ["--length", 30], ["--replay", 0.5, "--replay-size", 64]),
+    "online scores, carried context": (
+        "scattered-copy", ["--length", 30], ["--scores", "online", "--context", "carried"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", RECIPES)
+def test_another_number_of_processes_goes_on(memup, which):
+    task, sizes, options = RECIPES[which]
+    run = prepare(memup, task, *sizes, "--episodes", 100, "--test-episodes", 10)
+    train = ["train-memory", "--batch", 8, "--evaluate-every", 5, "--checkpoint-every", 5, "--run", "run", *options]
+    done = 0
+    for processes in (2, 1, 3):
+        process = start(memup, processes, *train, "--updates", 1_000_000)
+        wait_for_checkpoint(run, process, after=done)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=300)
+        assert process.returncode not in (0, None)
+        assert err.count("checkpoint saved at update") == 1, err
+        assert done == 0 or f"resuming at update {done:,}" in err
+        found = newest(run)
+        assert found["update"] > done
+        assert all(len(part) == (4 if which == "replay" else 8) for part in found["learner"]["state"])
+        done = found["update"]
+    assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
+
+
+def test_a_process_that_dies_stops_the_others(memup):
+    run = prepare(memup, "tmaze", "--length", 60, "--episodes", 100, "--test-episodes", 10)
+    train = ["train-memory", "--checkpoint-every", 5, "--run", "run"]
+    process = start(memup, 2, *train, "--updates", 1_000_000)
+    wait_for_checkpoint(run, process, after=0)
+    ranks = [pid for pid in children_of(process.pid) if b"train-memory" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    second = next(p for p in ranks if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{p}/environ").read_bytes())
+    os.kill(second, signal.SIGKILL)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode not in (0, None)
+    assert "SIGKILL" in err or "Signal 9" in err  # torchrun names the rank and its signal
+    assert "another process of this training is gone" in err
+    reached = newest(run)["update"]
+    resumed = memup.start(*train, "--updates", 1_000_000)
+    wait_for_checkpoint(run, resumed, after=reached)
+    resumed.send_signal(signal.SIGTERM)
+    _, err = resumed.communicate(timeout=300)
+    assert f"resuming at update {reached:,}" in err
+    assert resumed.returncode == 75
+
+
+def test_stages_of_one_process_say_so(memup):
+    prepare(memup, "tmaze", "--length", 30, "--episodes", 20, "--test-episodes", 5)
+    code, _, err = torchrun(memup, 2, "score", "--run", "run", "--restart")
+    assert code != 0
+    assert err.count("score runs in one process; start it without torchrun") == 1
+    code, _, err = torchrun(memup, 2, "train-memory", "--batch", 1, "--run", "run")
+    assert code != 0
+    assert err.count("2 processes cannot share 1 slots") == 1
+
+
+def wait_for_checkpoint(run: Path, process: subprocess.Popen[str], after: int) -> None:
+    """Until one beyond an update is there; an event, not a time."""
+    while process.poll() is None:
+        saved = [int(path.name.split("-")[1]) for path in (run / "memory").glob("checkpoint-*.pt")]
+        if saved and max(saved) > after:
+            return
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
