@@ -41,8 +41,10 @@ class Add:
 
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
+        long = self.options.length >= 500
         fast = {
-            "rollout": 10 if self.options.length < 500 else 20,
+            # Only in a rollout with both marks is the second number no noise to what is learned about the first.
+            "rollout": 100 if long else 10,
             "targets": MARKS,
             "at_targets": True,  # a mark that was just read moves the state
             "hidden": 128,
@@ -55,7 +57,7 @@ class Add:
             "lr": 1e-2,
             "lr_end": 0.01,
             "average": 0.05,
-            "updates": 30_000,
+            "updates": 12_000 if long else 30_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
