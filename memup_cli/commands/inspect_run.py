@@ -7,7 +7,7 @@ import typer
 from .. import console
 from .status import JsonOption, RunOption
 
-MAX_EVENTS = 12
+MAX_EVENTS = 24
 
 
 def inspect(
@@ -76,17 +76,20 @@ def describe_split(trajectories: Any) -> dict[str, Any]:
 
 
 def describe_episode(arrays: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """Length and events: the first and last step, the steps that matter, and those with a target or reward."""
+    """Length and events: the first and last step, the steps that matter, those with a target or reward, rare inputs."""
     import numpy as np
 
     from ..tasks.spec import StepRule
 
     target = arrays[spec["target"]]
-    interesting = target != 0
-    if interesting.mean() >= 0.5:  # then they are no events
-        interesting = np.zeros_like(interesting)
+    classes = [arrays[n] for n in spec["memory_input"] if n in arrays and arrays[n].dtype.kind == "u"]
+    unusual = [values != np.bincount(values).argmax() for values in classes if values.ndim == 1]
+    interesting = np.zeros(len(target), bool)
+    for found in (target != 0, *unusual):
+        if found.mean() < 0.5:  # else they are no events
+            interesting |= found
     if spec["evaluate"]:
-        interesting = interesting | StepRule(**spec["evaluate"])(arrays)
+        interesting |= StepRule(**spec["evaluate"])(arrays)
     interesting[[0, -1]] = True
     steps = np.flatnonzero(interesting)
     shown = steps if len(steps) <= MAX_EVENTS else np.concatenate([steps[: MAX_EVENTS - 4], steps[-4:]])

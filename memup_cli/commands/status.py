@@ -46,7 +46,8 @@ def _table(data: dict[str, Any]) -> Any:
         table.add_column(column, justify="right" if column in ("done", "of") else "left")
     notes = []
     for name, entry in data["stages"].items():
-        status = "stale" if entry["stale"] else entry["status"]
+        room = entry.get("metrics", {}).get("outcome") == "out of memory"
+        status = "stale" if entry["stale"] else "out of memory" if room else entry["status"]
         attempt = entry.get("attempt", {})
         where = attempt.get("host", "") + (f" job {attempt['job']}" if attempt.get("job") else "")
         when = entry.get("finished") or entry.get("started", "")
@@ -60,7 +61,7 @@ def _table(data: dict[str, Any]) -> Any:
         if entry.get("rounds") and entry["status"] != "complete":
             last = entry["rounds"][-1]
             notes.append(f"{name}: round {last['round']} of {entry['config']['alternate']}, phase {last['phase']}")
-        if entry.get("metrics", {}).get("outcome") == "out of memory":
+        if room:
             wanted, limit = (console.human_bytes(entry["metrics"][key]) for key in ("predicted_bytes", "limit_bytes"))
             notes.append(f"{name}: out of memory (it needs {wanted}, the limit is {limit}); nothing was trained")
         if entry["status"] == "failed" and entry.get("problem"):

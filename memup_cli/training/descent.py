@@ -154,6 +154,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     return {
         "updates": update,
         "stopped": False,
+        "early": update < course.updates,
         **result,
         f"best_{main}": abs(best),
         "updates_per_second": watch.overall(update - began_at),
