@@ -19,7 +19,7 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "sc
 PACKAGES = "munge slurmctld slurmd slurm-client"  # Debian's and Ubuntu's
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 GRACE = 60  # seconds from the warning of a preempted job to its end
-PATIENCE = 240  # seconds until a state that does not come fails the test
+PATIENCE = 600  # seconds until a state that does not come fails the test
 
 CONFIG = """
 ClusterName=memup
@@ -79,14 +79,19 @@ class Cluster:
 
     def job(self, job: str) -> dict[str, str]:
         """What Slurm knows of a job, by the names it uses: JobState, ExitCode, Restarts, Reason..."""
-        words = self.ask("scontrol", "--oneliner", "show", "job", job).split()
-        return dict(word.split("=", 1) for word in words if "=" in word)
+        (only,) = self._tasks(job)
+        return only
 
     def state(self, job: str) -> str:
-        return self.job(job)["JobState"]
+        """PENDING, RUNNING, COMPLETED...; of an array whose tasks differ, all of them."""
+        return ", ".join(sorted({task["JobState"] for task in self._tasks(job)}))
 
     def ended(self, job: str) -> bool:
-        return self.state(job) not in ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
+        return not {"PENDING", "RUNNING", "COMPLETING", "SUSPENDED"} & set(self.state(job).split(", "))
+
+    def _tasks(self, job: str) -> list[dict[str, str]]:
+        lines = self.ask("scontrol", "--oneliner", "show", "job", job).splitlines()
+        return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
     def occupy(self, partition: str) -> str:
         """A job that takes the whole node and does nothing, until it is cancelled."""

@@ -17,9 +17,9 @@ SUBMIT = Path(__file__).parents[2] / "examples" / "slurm" / "submit.sh"
 SHARDS = 3
 OPTIONS = {
     "COLLECT": "--episodes 300 --test-episodes 30",
-    "SCORE": "--updates 200",
-    "TRAIN_MEMORY": "--rollout 10 --updates 300 --evaluate-every 100 --checkpoint-every 100",
-    "TRAIN_AGENT": "--steps 30000",
+    "SCORE": "--updates 100",
+    "TRAIN_MEMORY": "--rollout 10 --batch 16 --updates 120 --evaluate-every 60 --checkpoint-every 20",
+    "TRAIN_AGENT": "--envs 8 --steps 3000 --iteration-steps 1000 --checkpoint-every 0.1",
     "EVALUATE": "--episodes 20",
 }
 
