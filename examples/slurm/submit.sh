@@ -31,7 +31,7 @@ stages=(collect score train-memory evaluate-memory)
 [ -z "$AGENT" ] || stages+=(train-agent evaluate-agent)
 
 # Two chains on one run would take the work from each other.
-names="$(printf "$name-%s," "${stages[@]}")"
+names="$(printf "%s-$name," "${stages[@]}")"
 queued="$(squeue --noheader --user="$(id -un)" --name="${names%,}" --format=%F | sort -un | xargs)"
 if [ -n "$queued" ]; then
   echo "jobs of $RUN are in the queue already: $queued. To give them up: scancel $queued" >&2
@@ -45,7 +45,7 @@ submit() {
   local stage="$1" log="$LOGS/$2" options="$3"
   shift 3
   # shellcheck disable=SC2086  # the options are words
-  jobs+=("$(sbatch --parsable --job-name="$name-$stage" --output="$log" --kill-on-invalid-dep=yes \
+  jobs+=("$(sbatch --parsable --job-name="$stage-$name" --output="$log" --kill-on-invalid-dep=yes \
     ${PARTITION:+--partition="$PARTITION"} ${TIME:+--time="$TIME"} --cpus-per-task="${CPUS:-1}" $SBATCH $options \
     "$here/stage.sbatch" "$@" --run "$RUN" | cut -d';' -f1)")
   printf '%-16s job %-8s %s\n' "$stage" "${jobs[-1]}" "${log//%a/*}"
