@@ -1,4 +1,4 @@
-"""The command's entry point, and python -m memup_cli: a signal while everything is being imported is no traceback."""
+"""The command's entry point, and python -m memup_cli: a signal outside of the stages' work is no traceback."""
 
 import os
 import signal
@@ -6,14 +6,14 @@ import sys
 from types import FrameType
 
 
-def _not_begun(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"memup: stopped before it began; run the same command again\n")
+def _nothing_to_save(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"memup: stopped with nothing to save; run the same command again\n")
     os._exit(75)
 
 
 def main() -> None:
     for number in (signal.SIGTERM, signal.SIGUSR2):
-        signal.signal(number, _not_begun)
+        signal.signal(number, _nothing_to_save)
     try:
         from .app import main as run
 

@@ -105,6 +105,25 @@ def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, l
     return done, missing
 
 
+def missing_shards(entry: dict[str, Any]) -> str:
+    """The numbers of unfinished shards in a collect entry, as a job array takes them: 0,4-7."""
+    numbers = sorted({int(m["shard"].partition("/")[0]) for m in entry["missing"]})
+    neighbours = itertools.groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    ranges = [[number for _, number in group] for _, group in neighbours]
+    return ",".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in ranges)
+
+
+def collect_command(run: Path | str, entry: dict[str, Any]) -> str:
+    """The command that collects what is missing; of several shards, each."""
+    shards = entry["config"]["shards"]
+    if shards == 1:
+        return f"memup collect --run {quoted(run)}"
+    missing = missing_shards(entry)
+    if missing.isdecimal():
+        return f"memup collect --run {quoted(run)} --shard {missing}/{shards}"
+    return f"memup collect --run {quoted(run)} --shard I/{shards}, for I in {missing}"
+
+
 def split_digest(run: Path, split: str, shards: int) -> str:
     """Digest of a split's episodes, whatever shards they lie in: sha256 over their lengths, seeds and checksums."""
     digest = hashlib.sha256()

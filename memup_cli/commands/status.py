@@ -37,7 +37,7 @@ def _table(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    from ..runs import quoted
+    from ..runs import collect_command, quoted
 
     task = dict(data["task"])
     title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items())})"
@@ -71,10 +71,5 @@ def _table(data: dict[str, Any]) -> Any:
         elif any(shard["problem"].startswith("damaged") for shard in entry.get("missing", [])):
             notes.append(f"To set damaged shards aside: memup verify --run {quoted(data['run'])} --repair")
         elif entry.get("missing"):
-            notes.append(f"To continue: memup collect --run {quoted(data['run'])}{_shard_hint(entry)}")
+            notes.append(f"To continue: {collect_command(data['run'], entry)}")
     return Group(table, *notes)
-
-
-def _shard_hint(entry: dict[str, Any]) -> str:
-    shards = sorted({shard["shard"] for shard in entry["missing"]})
-    return f" --shard {shards[0]}" if entry["config"]["shards"] > 1 else ""

@@ -22,7 +22,7 @@ from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
 from ..ranks import rank
-from ..runs import attempt, find_run, now, refresh_collect
+from ..runs import attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
 
@@ -52,13 +52,21 @@ def open_run(run: Path | None) -> Manifest:
             refuse_link(path)
     entry = refresh_collect(manifest)
     if entry.get("status") != "complete":
-        parts = ", ".join(sorted({m["path"] for m in entry.get("missing", [])})) or "everything"
-        raise StageMissing(
-            f"{manifest.run} is not completely collected (missing: {parts}). Run `memup collect --run {manifest.run}` "
-            "first."
-        )
+        raise _not_collected(manifest.run, entry)
     manifest.stages["collect"] = entry
     return manifest
+
+
+def _not_collected(run: Path, entry: dict[str, Any]) -> StageMissing:
+    if not entry.get("missing"):
+        return StageMissing(f"{run} is not completely collected. Run `memup collect --run {quoted(run)}` first.")
+    shards, paths = entry["config"]["shards"], [m["path"] for m in entry["missing"]]
+    named = f"{', '.join(paths[:6])}{' and more' if len(paths) > 6 else ''}"
+    parts = f"shard {missing_shards(entry)} of {shards} ({named})" if shards > 1 else named
+    return StageMissing(
+        f"{run} is not completely collected: {entry['progress']['done']:,} of {entry['progress']['total']:,} episodes "
+        f"are there. Missing: {parts}. Run this first: {collect_command(run, entry)}"
+    )
 
 
 def require(manifest: Manifest, stage: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
+from memup_cli.runs import collect_command, missing_shards
 from tests.cli import assert_same_episodes, episodes, files_of
 
 
@@ -50,6 +51,12 @@ def test_shards_workers_and_commit_pace_do_not_change_the_data(memup, run):
     assert files_of(memup.folder / "slow" / "trajectories") == files_of(run / "trajectories")
 
 
+def test_missing_shards_are_listed_as_a_job_array_takes_them():
+    entry = {"config": {"shards": 12}, "missing": [{"shard": f"{i}/12"} for i in (10, 0, 4, 5, 6, 4, 11)]}
+    assert missing_shards(entry) == "0,4-6,10-11"
+    assert collect_command("runs/a b", entry).endswith("--run 'runs/a b' --shard I/12, for I in 0,4-6,10-11")
+
+
 def test_a_missing_shard_is_named(memup):
     arguments = ["collect", "copy", "--episodes", 40, "--test-episodes", 8, "--run", "run"]
     for part in (0, 1, 3):
@@ -62,6 +69,9 @@ def test_a_missing_shard_is_named(memup):
     assert {m["shard"] for m in entry["missing"]} == {"2/4"}
     assert (entry["done"], entry["total"]) == (36, 48)
     memup("inspect", "--run", "run", code=3)
+    refused = memup("score", "--run", "run", code=3).err
+    assert "shard 2 of 4 (trajectories/train/0002.zarr" in refused
+    assert "memup collect --run run --shard 2/4" in refused
     memup("collect", "--run", "run", "--shard", "2/4")
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "complete"
 
