@@ -91,8 +91,10 @@ def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, l
             if shard_exists(path):
                 try:
                     opened = Shard(path)
-                    same = opened.identity.options == options and opened.identity.task == task
-                    if same and opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
+                    found = opened.identity
+                    same = found.options == options and found.task == task and found.seed == config["seed"]
+                    place = (found.split, found.shard, found.first, found.episodes)
+                    if same and place == (split, shard, first, stop - first):
                         have = opened.state.available(opened.layout)
                         problem = "unfinished" if have < stop - first else ""
                     else:

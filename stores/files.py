@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -188,7 +189,7 @@ def refuse_link(path: Path) -> None:
 def read_file(path: Path) -> bytes:
     """The bytes of a regular file; FileNotFoundError passes through, links are refused."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # opening a pipe would wait for a writer
     except OSError as error:
         if error.errno == errno.ELOOP:
             refuse_link(path)
@@ -196,10 +197,14 @@ def read_file(path: Path) -> bytes:
             raise
         raise StoreIO(f"cannot read {path}: {error.strerror}") from error
     try:
-        with open(fd, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise StoreIO(f"cannot read {path}: it is not a file")
+        with open(fd, "rb", buffering=0, closefd=False) as file:
             return file.read()
     except OSError as error:
         raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+    finally:
+        os.close(fd)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
 
-from stores.files import make_folder, read_file, to_json, write_durably
+from stores.files import make_folder, read_file, remove_tree, to_json, write_durably
 from stores.manifest import Manifest
 from stores.scores import ScoreReader, ScoreWriter, missing_groups, score_path
 
@@ -65,11 +65,12 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     begun = (manifest.run / "scores" / config.detector).is_dir()
     if is_up_to_date(manifest, "score", values, inputs, restart, begun) and _all_there(manifest, config.detector):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
-    if restart and "score" in manifest.stages:
-        (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
     total = sum(len(split_of(manifest, split)) for split in SPLITS)
     stop = StopFlag()
     with owned(manifest.run / "detector", quiet), stop:
+        if restart and "score" in manifest.stages:
+            (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
+            remove_tree(manifest.run / "scores" / config.detector)
         record(
             manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total}, outputs={}
         )

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stores import lease as leases
+from stores.errors import DamagedData
 from stores.files import make_folder, refuse_link
 from stores.layout import Field
 from stores.manifest import Manifest
@@ -21,7 +22,7 @@ from stores.reader import Trajectories
 from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
-from ..runs import attempt, find_run, now, refresh_collect
+from ..runs import altered_weights, attempt, find_run, now, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
 
@@ -99,6 +100,11 @@ def is_up_to_date(
         raise StageMissing(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
             "run it again on those there are now."
+        )
+    if entry["status"] == "complete" and (altered := altered_weights(manifest, stage)):
+        raise DamagedData(
+            f"{altered[0]} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, stage, restart=True)}` to train it again."
         )
     return bool(entry["status"] == "complete")
 
