@@ -4,6 +4,7 @@ layout      what lies where in a shard, and how a commit group is planned
 groups      commit groups: episodes one after another, encoded
 codec       one chunk to bytes and back
 files       durable writes, safe paths
+remote      paths at a URL, for reading
 writer      appends commit groups to one shard
 chunks      chunks of an array, read directly where they are as we wrote them, else through zarr
 reader      reads shards and splits, and compares them with their checksums

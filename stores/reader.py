@@ -18,6 +18,7 @@ from .codec import decode as decode_chunk
 from .errors import DamagedData, Incomplete, StoreError
 from .files import read_file, read_json, refuse_link
 from .layout import CHECKSUM, COLUMNS, LENGTH, START, Field, Identity, Layout, field_metadata, rows_metadata
+from .remote import open_place
 
 
 @dataclass(frozen=True)
@@ -277,3 +278,9 @@ class Trajectories:
             for row in rows:
                 start = int(row[START] - rows[0, START])
                 yield {name: values[start : start + int(row[LENGTH])] for name, values in data.items()}
+
+
+def open_trajectories(run: str | Path, split: str = "train") -> Trajectories:
+    """The episodes of a run's split: of a run folder, or at a URL that fsspec can read."""
+    folder = open_place(run) / "trajectories" / split
+    return Trajectories(folder, read_identity(folder / "0000.zarr").shards)

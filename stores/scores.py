@@ -107,7 +107,11 @@ class ScoreWriter:
         write_durably(self.path / "zarr.json", to_json(group_metadata(attributes)))
 
     def missing_groups(self) -> list[int]:
-        return missing_groups(self.path, self.shard)
+        """Groups to score: those whose chunks are not all there and as they were written."""
+        if not self._written:
+            return self.shard.available_groups()
+        damages = ScoreReader(self.path, self.shard).check(self.shard.available_groups(), self.shard, Check())
+        return sorted({d.group for d in damages if d.group is not None})
 
     def add(self, group: int, scores: Array) -> None:
         """Scores of all steps of a group, in order; they count after publish()."""

@@ -167,8 +167,12 @@ def prepare_device(name: str, threads: int) -> torch.device:
 
 
 def weights_digest(module: torch.nn.Module) -> str:
+    return tensors_digest(module.state_dict())
+
+
+def tensors_digest(weights: dict[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
+    for name, value in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -89,7 +89,7 @@ def results(run: Path, command: str, out: str) -> Any:
     if command in ("verify", "status") or "up to date" in out:
         return None
     if command.startswith(("inspect", "evaluate")):
-        return json.loads(out)
+        return {name: value for name, value in json.loads(out).items() if name not in ("fields", "bytes_per_step")}
     made = files_of(run / "memory") if command.startswith("train") else files_of(run / "scores")
     return {name: data.hex() for name, data in made.items() if name.endswith(".safetensors") or "/c." in name}
 
@@ -131,6 +131,7 @@ def examine(number: int, base: Path, expected: dict[str, Any], original: dict[st
         if not same(values, original[part]):
             wrong.append(f"the reader took changed data of {part}")
     codes: dict[str, int] = {}
+    promised = base.name != "halfway" and found["kind"] not in ("checkpoint", "other")  # what verify looks at
     for command, words in COMMANDS.items():
         if command == ("train", "score")[number // 3 % 2]:
             continue  # one of the two long ones for each
@@ -142,7 +143,7 @@ def examine(number: int, base: Path, expected: dict[str, Any], original: dict[st
             wrong.append(f"{command} accepted changed data")
         elif code and not (err.strip() or out.strip()):
             wrong.append(f"{command}: exit {code} without a word")
-        elif code != expected[command]["code"] and codes["verify"] == 0:
+        elif code != expected[command]["code"] and codes["verify"] == 0 and promised:
             wrong.append(f"verify found nothing, but {command} ends with exit {code}: {err[-500:]}")
     return {**found, "codes": codes, "wrong": wrong}
 
