@@ -53,12 +53,14 @@ class RemotePath(PosixPath):
         return data
 
     def exists(self, **_: Any) -> bool:
-        """Asked by reading: a server that answers nothing at all is an error, not a missing file."""
+        """A server that does not answer is an error, not a missing file."""
         system, path = self._file_system()
         try:
             system.info(path)
-        except FileNotFoundError:
-            return False
+        except FileNotFoundError as error:
+            if error.__cause__ is None or isinstance(error.__cause__, FileNotFoundError):
+                return False
+            raise StoreIO(f"cannot read {self}: {error.__cause__!r}") from error  # how http wraps all its errors
         except Exception as error:
             raise StoreIO(f"cannot read {self}: {error!r}") from error
         return True
