@@ -18,6 +18,7 @@ from stores.files import inside, read_file
 from stores.lease import job_id
 from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
+from stores.remote import is_url, open_place
 
 from .errors import StageMissing, UsageProblem
 
@@ -41,8 +42,23 @@ def find_run(run: Path | None) -> Path:
     raise UsageProblem(f"there are several runs; name one with --run: {', '.join(map(str, found))}")
 
 
+def find_readable(run: Path | None) -> Path:
+    """The run that a command means which only reads: it may also lie at a URL."""
+    if run is None or not is_url(run):
+        return find_run(run)
+    place = open_place(run)
+    if not Manifest.exists(place):
+        raise StageMissing(f"{place} is not a run: it has no manifest.json")
+    return place
+
+
 def follow(run: Path) -> Path:
     """A run folder that the user names may be a link (to a scratch disk, say); links inside a run are refused."""
+    if is_url(run):
+        raise UsageProblem(
+            f"--run {open_place(run)}: this command writes to its run, which must be a local or shared folder. Runs at "
+            "a URL can only be read: by `memup status`, `inspect` and `verify`, and in Python by open_trajectories()."
+        )
     return run.resolve() if run.is_symlink() else run
 
 
@@ -91,8 +107,10 @@ def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, l
             if shard_exists(path):
                 try:
                     opened = Shard(path)
-                    same = opened.identity.options == options and opened.identity.task == task
-                    if same and opened.identity.seed == config["seed"] and opened.identity.episodes == stop - first:
+                    found = opened.identity
+                    same = found.options == options and found.task == task and found.seed == config["seed"]
+                    place = (found.split, found.shard, found.first, found.episodes)
+                    if same and place == (split, shard, first, stop - first):
                         have = opened.state.available(opened.layout)
                         problem = "unfinished" if have < stop - first else ""
                     else:

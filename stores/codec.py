@@ -30,6 +30,11 @@ def encode(chunk: Array, shuffle: str, typesize: int) -> bytes:
     return packed + checksum(packed).to_bytes(4, "little")
 
 
+def ending(data: bytes) -> str:
+    """The checksum that ends an encoded chunk: tells it from all others."""
+    return data[-4:].hex()
+
+
 def decode(data: bytes, out: Array) -> None:
     """Decode a chunk straight into out, which must be contiguous and of the chunk's exact size."""
     packed = data[:-4]

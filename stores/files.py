@@ -6,11 +6,13 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .errors import DamagedData, StoreIO, UnsafePath
+from .remote import RemotePath
 
 PARTIAL = ".partial"
 _OWN = f".{secrets.token_hex(4)}{PARTIAL}"  # two processes that write the same file must not share a temporary one
@@ -127,6 +129,8 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
+    if isinstance(path, RemotePath):
+        raise StoreIO(f"cannot write {path}: stores are written to local or shared folders only")
     with io_errors(path):
         missing = []
         folder = path
@@ -187,8 +191,10 @@ def refuse_link(path: Path) -> None:
 
 def read_file(path: Path) -> bytes:
     """The bytes of a regular file; FileNotFoundError passes through, links are refused."""
+    if isinstance(path, RemotePath):
+        return path.read_bytes()
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # opening a pipe would wait for a writer
     except OSError as error:
         if error.errno == errno.ELOOP:
             refuse_link(path)
@@ -196,10 +202,18 @@ def read_file(path: Path) -> bytes:
             raise
         raise StoreIO(f"cannot read {path}: {error.strerror}") from error
     try:
-        with open(fd, "rb", buffering=0) as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise StoreIO(f"cannot read {path}: it is not a file")
+        with open(fd, "rb", buffering=0, closefd=False) as file:
             return file.read()
     except OSError as error:
         raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
+def file_size(path: Path) -> int:
+    return path.size() if isinstance(path, RemotePath) else path.stat().st_size
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import lease as leases
-from .codec import Array
 from .errors import DamagedData, FormatMismatch, StoreError, UnsafePath
 from .files import move, refuse_link, to_json, write_durably
-from .layout import LENGTH, START, rows_metadata
+from .layout import rows_metadata
 from .reader import Shard
 
 
@@ -48,42 +47,46 @@ def check_shard(path: Path, count: Check, progress: Callable[[int], None]) -> li
         span = (shard.identity.first + first, shard.identity.first + stop)
         found += _check_group(shard, group, span, count)
         progress(stop - first)
+    try:
+        shard.check_order(_places(shard))
+    except DamagedData as error:
+        found.append(Damage(path, None, "episodes/row", None, (0, 0), str(error)))
     return found
 
 
 def _check_group(shard: Shard, group: int, span: tuple[int, int], count: Check) -> list[Damage]:
     try:
-        rows = shard.rows(group)
+        rows = shard.claimed_rows(group)
     except DamagedData as error:
         return [Damage(shard.path, group, "episodes/row", group, span, str(error))]
     found = []
+    size = shard.layout.chunk_steps
     for field in shard.layout.fields:
-        for chunk in group_chunks(shard, rows):
-            size = shard.layout.chunk_steps
+        for chunk in shard.place(group):
             try:
-                count.bytes += shard.read_steps(field.name, chunk * size, (chunk + 1) * size).nbytes
+                count.bytes += shard.decode(field.name, chunk * size, (chunk + 1) * size).nbytes
                 count.chunks += 1
             except DamagedData as error:
                 found.append(Damage(shard.path, group, f"steps/{field.name}", chunk, span, str(error)))
     if found:
         return found
-    data = shard.read_group(group, rows)
-    wrong = []
-    for i, row in enumerate(rows):
-        start = int(row[START] - rows[0, START])
-        arrays = {name: values[start : start + int(row[LENGTH])] for name, values in data.items()}
-        if not shard.check_episode(arrays, row):
-            wrong.append(span[0] + i)
-        count.episodes += 1
+    wrong = shard.wrong_episodes(rows, shard.decode)
+    count.episodes += len(rows)
     if wrong:
         problem = f"the chunks are whole, but {len(wrong)} of its episodes are not those that were committed"
-        found.append(Damage(shard.path, group, "steps", None, (wrong[0], wrong[-1] + 1), problem))
+        found.append(Damage(shard.path, group, "steps", None, (span[0] + wrong[0], span[0] + wrong[-1] + 1), problem))
     return found
 
 
-def group_chunks(shard: Shard, rows: Array) -> range:
-    size = shard.layout.chunk_steps
-    return range(int(rows[0, START]) // size, -(-int(rows[-1, START] + rows[-1, LENGTH]) // size))
+def _places(shard: Shard) -> list[range | None]:
+    """The chunks of every committed group; None where its table is unreadable."""
+    places: list[range | None] = []
+    for group in range(shard.layout.groups(shard.state.committed)):
+        try:
+            places.append(shard.place(group))
+        except DamagedData:
+            places.append(None)
+    return places
 
 
 def _refuse_links(path: Path) -> None:
@@ -132,14 +135,7 @@ def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: P
 def _holes(path: Path, groups: list[int]) -> list[tuple[int, int, int]] | None:
     """(group, first chunk, chunks) of each group; None if damaged neighbours leave no way to tell."""
     shard = Shard(path)
-    known = {g: (first, count) for g, first, count in shard.state.quarantined}
-    for group in range(shard.layout.groups(shard.state.committed)):
-        if group not in known:
-            try:
-                chunks = group_chunks(shard, shard.rows(group))
-                known[group] = chunks.start, len(chunks)
-            except DamagedData:
-                continue
+    known = {g: (place.start, len(place)) for g, place in enumerate(_places(shard)) if place is not None}
     last = shard.layout.groups(shard.state.committed)
     known[-1], known[last] = (0, 0), (shard.state.next_chunk, 0)
     holes = []

@@ -148,7 +148,7 @@ class Identity:
             fields = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in layout["fields"])
             cut = Layout(fields, int(layout["chunk_steps"]), int(layout["group_episodes"]))
             identity = Identity(**values, layout=cut)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DamagedData(f"{where} does not describe a memup shard ({error!r})") from None
         if identity.episodes < 0 or cut.chunk_steps < 1 or cut.group_episodes < 1 or not fields:
             raise DamagedData(f"{where} describes an impossible shard")

@@ -1,21 +1,24 @@
 """Reads shards and splits.
 
-Chunks are read directly (open, check, decode into place), several times faster than through zarr's pipeline;
-arrays that somebody rewrote with other codecs, chunks or shards go through the zarr API instead.
+What is read is what was committed, or DamagedData is raised: chunks carry checksums of their own, the tables of the
+commit groups must follow each other, and the checksum of every episode also finds a good chunk in the wrong place.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
-from .codec import Array, checksum, decode
+from .chunks import Chunks, DirectChunks, ZarrChunks
+from .codec import Array, checksum
+from .codec import decode as decode_chunk
 from .errors import DamagedData, Incomplete, StoreError
 from .files import read_file, read_json, refuse_link
 from .layout import CHECKSUM, COLUMNS, LENGTH, START, Field, Identity, Layout, field_metadata, rows_metadata
+from .remote import open_place
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def read_state(path: Path, identity: Identity) -> State:
             state.next_chunk,
             [list(q) for q in quarantined],
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedData(f"{where} is not an episode table ({error!r})") from None
     if not 0 <= state.committed <= identity.episodes or state.next_chunk < 0 or metadata != expected:
         raise DamagedData(f"{where} does not fit the shard it belongs to")
@@ -68,57 +71,6 @@ def shard_exists(path: Path) -> bool:
     return (path / "zarr.json").exists() or any((path / "episodes" / "row").glob("c.*.0"))
 
 
-class _Chunks(Protocol):
-    def read(self, index: int, out: Array) -> None:
-        """Fill out (chunk_steps, *row) with chunk number index."""
-
-
-@dataclass(frozen=True)
-class DirectChunks:
-    """Chunk files as we wrote them."""
-
-    folder: Path
-    layout: Layout
-    field: Field
-
-    def read(self, index: int, out: Array) -> None:
-        path = self.folder / self.layout.chunk_key(self.field, index)
-        try:
-            decode(read_file(path), out)
-        except FileNotFoundError:
-            raise self._damage(index, path, "its file is missing") from None
-        except DamagedData as error:
-            raise self._damage(index, path, str(error)) from None
-
-    def _damage(self, index: int, path: Path, problem: str) -> DamagedData:
-        return DamagedData(
-            f"chunk {index} of steps/{self.field.name} is damaged: {problem} ({path}). "
-            "Run `memup verify --repair` to set its episodes aside and collect them again."
-        )
-
-
-class ZarrChunks:
-    """The fall-back: any Zarr v3 array of the right shape, through the zarr API."""
-
-    def __init__(self, folder: Path, layout: Layout, field: Field) -> None:
-        import zarr
-
-        self._array: Any = zarr.open_array(store=str(folder), mode="r")
-        self._steps, self._where = layout.chunk_steps, folder
-        if self._array.shape[1:] != field.shape or self._array.dtype != field.numpy:
-            raise DamagedData(f"{folder} holds rows of another shape or dtype than the shard says")
-
-    def read(self, index: int, out: Array) -> None:
-        start = index * self._steps
-        try:
-            rows = self._array[start : start + self._steps]
-        except Exception as error:  # zarr's codecs raise many types; all of them mean unreadable bytes
-            raise DamagedData(f"chunk {index} of {self._where} cannot be read ({error})") from None
-        if len(rows) != len(out):
-            raise DamagedData(f"{self._where} ends before step {start + self._steps}")
-        out[:] = rows
-
-
 class Shard:
     """One shard, opened for reading. What is appended later is seen by opening it again."""
 
@@ -127,9 +79,10 @@ class Shard:
         self.identity = read_identity(path)
         self.layout = self.identity.layout
         self.state = read_state(path, self.identity)
+        self._sound: set[int] = set()  # groups whose episodes were compared with their checksums
 
     @cached_property
-    def chunks(self) -> dict[str, _Chunks]:
+    def chunks(self) -> dict[str, Chunks]:
         refuse_link(self.path / "steps")
         return {field.name: self._open(field) for field in self.layout.fields}
 
@@ -137,7 +90,7 @@ class Shard:
     def fields(self) -> dict[str, Field]:
         return {field.name: field for field in self.layout.fields}
 
-    def _open(self, field: Field) -> _Chunks:
+    def _open(self, field: Field) -> Chunks:
         folder = self.path / "steps" / field.name
         refuse_link(folder)
         metadata = read_json(folder / "zarr.json")
@@ -171,11 +124,41 @@ class Shard:
 
     def rows(self, group: int) -> Array:
         """The episode table of a group: (episodes, columns) int64."""
+        _ = self.starts
+        return self.claimed_rows(group)
+
+    @cached_property
+    def starts(self) -> Array:
+        """First step of every group; one begins where the one before it ends, or the tables are in the wrong place."""
+        places = [self.place(group) for group in range(self.layout.groups(self.state.committed))]
+        self.check_order(places)
+        return np.array([place.start for place in places], np.int64) * self.layout.chunk_steps
+
+    def place(self, group: int) -> range:
+        """The chunks of a group, as its table says; of one in quarantine, as its mark says."""
+        for number, first, count in self.state.quarantined:
+            if number == group:
+                return range(first, first + count)
+        rows, size = self.claimed_rows(group), self.layout.chunk_steps
+        return range(int(rows[0, START]) // size, -(-int(rows[-1, START] + rows[-1, LENGTH]) // size))
+
+    def check_order(self, places: Sequence[range | None]) -> None:
+        """Whether groups follow each other in their chunks, as they were written (None: not known where)."""
+        edges = [range(0), *places, range(self.state.next_chunk, self.state.next_chunk)]
+        for before, after in itertools.pairwise(edges):
+            if before is not None and after is not None and before.stop != after.start:
+                raise DamagedData(
+                    f"the chunks of episodes/row in {self.path} are not in the order in which they were written. "
+                    "Run `memup verify --repair` to set the shard aside and collect it again."
+                )
+
+    def claimed_rows(self, group: int) -> Array:
+        """What the table of a group says; rows() also compares it with the other groups."""
         first, stop = self.layout.group_bounds(group, self.state.committed)
         table = np.empty((self.layout.group_episodes, len(COLUMNS)), "<i8")
         path = self.path / "episodes" / "row" / f"c.{group}.0"
         try:
-            decode(read_file(path), table)
+            decode_chunk(read_file(path), table)
         except FileNotFoundError:
             raise self._damaged_rows(group, "its file is missing") from None
         except DamagedData as error:
@@ -198,6 +181,25 @@ class Shard:
 
     def read_steps(self, name: str, start: int, stop: int) -> Array:
         """Steps [start, stop) of a field on the shard's flat time axis; whole chunks are decoded."""
+        for group in range(self._group_at(start), self._group_at(stop - 1) + 1):
+            if group not in self._sound:
+                self.require_sound(group, self.wrong_episodes(self.rows(group), self.decode))
+        return self.decode(name, start, stop)
+
+    def read_group(self, group: int, rows: Array | None = None) -> dict[str, Array]:
+        """All steps of a group, field by field; episode i's begin at rows[i, START] - rows[0, START]."""
+        if rows is None:
+            rows = self.rows(group)
+        first, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
+        data = {name: self.decode(name, first, stop) for name in self.fields}
+        self.require_sound(group, self.wrong_episodes(rows, lambda name, a, b: data[name][a - first : b - first]))
+        return data
+
+    def _group_at(self, step: int) -> int:
+        return int(np.searchsorted(self.starts, step, "right")) - 1
+
+    def decode(self, name: str, start: int, stop: int) -> Array:
+        """Like read_steps, but takes whole chunks for good wherever they come from."""
         field, size = self.fields[name], self.layout.chunk_steps
         first, last = start // size, -(-stop // size)
         buffer = np.empty(((last - first) * size, *field.shape), field.numpy)
@@ -205,19 +207,27 @@ class Shard:
             self.chunks[name].read(i, buffer[(i - first) * size : (i - first + 1) * size])
         return buffer[start - first * size : stop - first * size]
 
-    def read_group(self, group: int, rows: Array | None = None) -> dict[str, Array]:
-        """All steps of a group, field by field; episode i's begin at rows[i, START] - rows[0, START]."""
-        if rows is None:
-            rows = self.rows(group)
-        start, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
-        return {name: self.read_steps(name, start, stop) for name in self.fields}
-
-    def check_episode(self, arrays: dict[str, Array], row: Array) -> bool:
-        """Whether an episode's steps are those that were committed under this row."""
-        found = 0
+    def wrong_episodes(self, rows: Array, read: Callable[[str, int, int], Array]) -> list[int]:
+        """Episodes of a group whose steps are not those that were committed; never holds more than a chunk of them."""
+        size = self.layout.chunk_steps
+        starts, ends, found = rows[:, START], rows[:, START] + rows[:, LENGTH], [0] * len(rows)
         for name in self.fields:
-            found = checksum(np.ascontiguousarray(arrays[name]), found)
-        return found == int(row[CHECKSUM])
+            for first in range(int(starts[0]), int(ends[-1]), size):  # a group starts on a chunk boundary
+                stop = min(first + size, int(ends[-1]))
+                values = read(name, first, stop)
+                for i in range(np.searchsorted(ends, first, "right"), np.searchsorted(starts, stop, "left")):
+                    part = values[max(int(starts[i]) - first, 0) : int(ends[i]) - first]
+                    found[i] = checksum(np.ascontiguousarray(part), found[i])
+        return [i for i, (have, row) in enumerate(zip(found, rows, strict=True)) if have != int(row[CHECKSUM])]
+
+    def require_sound(self, group: int, wrong: list[int]) -> None:
+        if wrong:
+            index = self.identity.first + group * self.layout.group_episodes + wrong[0]
+            raise DamagedData(
+                f"episode {index} in {self.path} is not what was committed, though its chunks are whole. "
+                "Run `memup verify --repair` to set it aside and collect it again."
+            )
+        self._sound.add(group)
 
 
 class Trajectories:
@@ -268,3 +278,9 @@ class Trajectories:
             for row in rows:
                 start = int(row[START] - rows[0, START])
                 yield {name: values[start : start + int(row[LENGTH])] for name, values in data.items()}
+
+
+def open_trajectories(run: str | Path, split: str = "train") -> Trajectories:
+    """The episodes of a run's split: of a run folder, or at a URL that fsspec can read."""
+    folder = open_place(run) / "trajectories" / split
+    return Trajectories(folder, read_identity(folder / "0000.zarr").shards)

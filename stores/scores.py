@@ -1,7 +1,8 @@
 """One float32 per step, beside the trajectories: scores/<detector>/<split>/<shard>.zarr/score.
 
 The array has the same flat time axis and chunks as the shard it belongs to. A commit group is scored once all its chunk
-files are there; they are written like those of a shard, so a killed job continues with the next group.
+files are there and listed with their checksums in the attributes of the group; they are written like those of a shard,
+so a killed job continues with the next group.
 """
 
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from .codec import Array, encode
+from .chunks import DirectChunks
+from .codec import Array, encode, ending
 from .errors import DamagedData, Incomplete
 from .files import PendingFiles, drop_partials, make_folder, move, read_json, remove_tree, to_json, write_durably
-from .integrity import Check, Damage, free_place, group_chunks
+from .integrity import Check, Damage, free_place
 from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, group_metadata, json_checksum
-from .reader import DirectChunks, Shard
+from .reader import Shard
 
 SCORE = Field("score", "float32")
+AGAIN = "Run `memup score` with --restart to make the scores again."
 
 
 def _layout(shard: Shard) -> Layout:
@@ -27,10 +30,24 @@ def score_path(run: Path, detector: str, shard: Shard) -> Path:
     return run / "scores" / detector / shard.identity.split / shard.path.name
 
 
+def read_source(path: Path) -> dict[str, Any]:
+    """What a score group says about itself: which detector made it from what, and the endings of its chunks."""
+    try:
+        values = dict(read_json(path / "zarr.json")["attributes"]["memup"])
+        check_format(values["format"], str(path))
+        claimed = values.pop("checksum")
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedData(f"{path / 'zarr.json'} does not describe scores ({error!r}). {AGAIN}") from None
+    if claimed != json_checksum(values):
+        raise DamagedData(f"{path / 'zarr.json'} is damaged: its checksum does not match. {AGAIN}")
+    return values
+
+
 def missing_groups(path: Path, shard: Shard) -> list[int]:
     """Commit groups of a shard that have no scores yet."""
-    present = {p.name for p in (path / SCORE.name).glob("c.*")}
-    chunks = {g: group_chunks(shard, shard.rows(g)) for g in shard.available_groups()}
+    listed = read_source(path).get("chunks")
+    present = {p.name for p in (path / SCORE.name).glob("c.*") if listed is None or p.name[2:] in listed}
+    chunks = {g: shard.place(g) for g in shard.available_groups()}
     return [g for g, numbers in chunks.items() if not {f"c.{c}" for c in numbers} <= present]
 
 
@@ -62,33 +79,54 @@ class ScoreWriter:
 
     def __init__(self, path: Path, shard: Shard, source: dict[str, Any]) -> None:
         self.path, self.shard, self._layout = path, shard, _layout(shard)
-        values = {"format": FORMAT, **source}
-        attributes = {"memup": {**values, "checksum": json_checksum(values)}}
-        if (path / "zarr.json").exists() and read_json(path / "zarr.json").get("attributes") != attributes:
+        self._source = {"format": FORMAT, **source}
+        earlier = self._read_written()
+        self._written: dict[str, str] = earlier or {}
+        if earlier is None:
             remove_tree(path)
-        if not (path / "zarr.json").exists():
             make_folder(path / SCORE.name)
             capacity = shard.state.next_chunk * shard.layout.chunk_steps
             metadata = field_metadata(self._layout, SCORE, capacity)
             write_durably(path / SCORE.name / "zarr.json", to_json(metadata))
-            write_durably(path / "zarr.json", to_json(group_metadata(attributes)))
+            self._list()
         drop_partials(path / SCORE.name)
         self._pending = PendingFiles()
 
+    def _read_written(self) -> dict[str, str] | None:
+        """What an earlier attempt with the same source wrote; None if there is nothing to go on from."""
+        if not (self.path / "zarr.json").exists():
+            return None
+        values = read_source(self.path)
+        written: dict[str, str] | None = values.pop("chunks", None)
+        return written if values == self._source else None
+
+    def _list(self) -> None:
+        chunks = dict(sorted(self._written.items(), key=lambda item: int(item[0])))
+        values = {**self._source, "chunks": chunks}
+        attributes = {"memup": {**values, "checksum": json_checksum(values)}}
+        write_durably(self.path / "zarr.json", to_json(group_metadata(attributes)))
+
     def missing_groups(self) -> list[int]:
-        return missing_groups(self.path, self.shard)
+        """Groups to score: those whose chunks are not all there and as they were written."""
+        if not self._written:
+            return self.shard.available_groups()
+        damages = ScoreReader(self.path, self.shard).check(self.shard.available_groups(), self.shard, Check())
+        return sorted({d.group for d in damages if d.group is not None})
 
     def add(self, group: int, scores: Array) -> None:
         """Scores of all steps of a group, in order; they count after publish()."""
-        chunks, size = group_chunks(self.shard, self.shard.rows(group)), self._layout.chunk_steps
+        chunks, size = self.shard.place(group), self._layout.chunk_steps
         padded = np.zeros(len(chunks) * size, SCORE.numpy)
         padded[: len(scores)] = scores
         for i, chunk in enumerate(chunks):
             data = encode(padded[i * size : (i + 1) * size], SCORE.shuffle, SCORE.typesize)
             self._pending.write(self.path / SCORE.name / f"c.{chunk}", data)
+            self._written[str(chunk)] = ending(data)
 
     def publish(self) -> None:
+        """The list is written after the chunks: what a killed attempt did not list is scored again."""
         self._pending.publish()
+        self._list()
 
     def discard(self) -> None:
         self._pending.discard()
@@ -100,12 +138,8 @@ class ScoreReader:
     def __init__(self, path: Path, shard: Shard) -> None:
         if not (path / "zarr.json").exists():
             raise Incomplete(f"{path} is missing; run `memup score` first")
-        values = dict(read_json(path / "zarr.json").get("attributes", {}).get("memup", {}))
-        check_format(values.get("format"), str(path))
-        if values.pop("checksum", None) != json_checksum(values):
-            raise DamagedData(f"{path / 'zarr.json'} is damaged: its checksum does not match")
-        self.path, self.source = path, values
-        self._chunks = DirectChunks(path / SCORE.name, _layout(shard), SCORE)
+        self.path, self.source = path, read_source(path)
+        self._chunks = DirectChunks(path / SCORE.name, _layout(shard), SCORE, self.source.get("chunks"))
         self._size = shard.layout.chunk_steps
 
     def read(self, start: int, stop: int) -> Array:
@@ -116,8 +150,7 @@ class ScoreReader:
                 self._chunks.read(chunk, found[(chunk - first) * self._size : (chunk - first + 1) * self._size])
             except DamagedData:
                 raise DamagedData(
-                    f"chunk {chunk} of the scores in {self._chunks.folder} is damaged or missing. Run `memup score` "
-                    "with --restart to make the scores again."
+                    f"chunk {chunk} of the scores in {self._chunks.folder} is damaged or missing. {AGAIN}"
                 ) from None
         return found[start - first * self._size : stop - first * self._size]
 
@@ -127,7 +160,7 @@ class ScoreReader:
         for group in groups:
             first, stop = shard.layout.group_bounds(group, shard.state.committed)
             span = (shard.identity.first + first, shard.identity.first + stop)
-            for chunk in group_chunks(shard, shard.rows(group)):
+            for chunk in shard.place(group):
                 try:
                     count.bytes += self.read(chunk * self._size, (chunk + 1) * self._size).nbytes
                     count.chunks += 1

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from .codec import Array
-from .errors import DamagedData
-from .layout import LENGTH, START, Field
+from .layout import START, Field
 from .reader import Trajectories
 from .schedule import Load, Schedule, Visit
 
@@ -243,8 +242,6 @@ class _Loader:
             return visit.shard.read_steps(name, int(row[START]) + start, int(row[START]) + stop)
 
         arrays = {name: read(name, load.start, load.stop) for name in self._fields}
-        if data is not None:
-            self._check(visit, data, first, row)
         for derived in self._derived:
             arrays[derived.field.name] = derived.compute(visit, read, load.start, load.stop)
         prepared = self._prepare(visit, read) if load.fresh and self._prepare else None
@@ -257,13 +254,3 @@ class _Loader:
             self._key, self._rows, self._data = key, visit.shard.rows(visit.group), None
         if whole and self._data is None:
             self._data = visit.shard.read_group(visit.group, self._rows)
-
-    @staticmethod
-    def _check(visit: Visit, data: dict[str, Array], first: int, row: Array) -> None:
-        """End to end: chunks carry checksums of their own, this one also finds a good chunk in the wrong place."""
-        episode = {name: values[first : first + int(row[LENGTH])] for name, values in data.items()}
-        if not visit.shard.check_episode(episode, row):
-            raise DamagedData(
-                f"episode {visit.index} in {visit.shard.path} is not what was committed, though its chunks are whole. "
-                "Run `memup verify --repair` to set it aside and collect it again."
-            )

@@ -21,9 +21,9 @@ def inspect(
     from stores.reader import Trajectories
 
     from ..errors import StageMissing, UsageProblem
-    from ..runs import find_run, refresh_collect
+    from ..runs import find_readable, refresh_collect
 
-    manifest = Manifest.load(find_run(run))
+    manifest = Manifest.load(find_readable(run))
     entry = refresh_collect(manifest)
     if entry.get("status") != "complete":
         raise StageMissing(f"{manifest.run} is not completely collected; see `memup status --run {manifest.run}`")
@@ -45,13 +45,15 @@ def inspect(
 
 
 def describe_split(trajectories: Any) -> dict[str, Any]:
+    from stores.files import file_size
+
     lengths = trajectories.lengths
     layout = trajectories.shards[0].layout
     steps = int(lengths.sum())
     fields = []
     for field in layout.fields:
         files = [f for s in trajectories.shards for f in (s.path / "steps" / field.name).glob("c.*")]
-        stored, raw = sum(f.stat().st_size for f in files), steps * field.row_bytes
+        stored, raw = sum(file_size(f) for f in files), steps * field.row_bytes
         fields.append(
             {
                 "name": field.name,

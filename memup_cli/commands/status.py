@@ -21,9 +21,9 @@ def status(run: RunOption = None, json: JsonOption = False) -> None:
     from stores.manifest import Manifest
 
     from ..configs import STAGES
-    from ..runs import find_run, refresh_collect, refresh_stage
+    from ..runs import find_readable, refresh_collect, refresh_stage
 
-    manifest = Manifest.load(find_run(run))
+    manifest = Manifest.load(find_readable(run))
     stages: dict[str, dict[str, Any]] = {}
     for name in sorted(manifest.stages, key=lambda s: (STAGES.index(s.partition("/")[0]), s)):
         entry = refresh_collect(manifest) if name == "collect" else refresh_stage(manifest, name)

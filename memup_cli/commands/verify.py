@@ -28,9 +28,9 @@ def verify(
     from stores.reader import shard_exists
     from stores.scores import set_scores_aside
 
-    from ..runs import SPLITS, find_run, refresh_collect, shard_path
+    from ..runs import SPLITS, find_readable, find_run, refresh_collect, shard_path
 
-    manifest = Manifest.load(find_run(run))
+    manifest = Manifest.load(find_run(run) if repair else find_readable(run))
     entry = refresh_collect(manifest)
     count, damages = Check(), []
     recorded = manifest.stages.get("collect", {})

@@ -1,6 +1,6 @@
 """The score stage: train the detector on a balanced sample, then write one uncertainty score per step."""
 
-import json
+import hashlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,9 @@ import torch
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
 
-from stores.files import make_folder, read_file, to_json, write_durably
+from stores.errors import DamagedData
+from stores.files import make_folder, read_file, read_json, remove_tree, to_json, write_durably
+from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.scores import ScoreReader, ScoreWriter, missing_groups, score_path
 
@@ -65,11 +67,12 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     begun = (manifest.run / "scores" / config.detector).is_dir()
     if is_up_to_date(manifest, "score", values, inputs, restart, begun) and _all_there(manifest, config.detector):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
-    if restart and "score" in manifest.stages:
-        (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
     total = sum(len(split_of(manifest, split)) for split in SPLITS)
     stop = StopFlag()
     with owned(manifest.run / "detector", quiet), stop:
+        if restart and "score" in manifest.stages:
+            (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
+            remove_tree(manifest.run / "scores" / config.detector)
         record(
             manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total}, outputs={}
         )
@@ -106,16 +109,27 @@ def _trained_detector(
     described = weights.with_suffix(".json")
     made_from = {"config": vars(config), "inputs": digests(manifest, *SPLITS)}
     if weights.exists() and described.exists():
-        found = json.loads(read_file(described))
-        if found["made_from"] == made_from:
-            detector.load_state_dict(load_weights(read_file(weights)))
+        data, found = read_file(weights), _read_described(described)
+        if found.get("made_from") == made_from and found.get("weights") == hashlib.sha256(data).hexdigest():
+            detector.load_state_dict(load_weights(data))
             return detector, found["training"]
     reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
     training = train_detector(detector, reservoir, config, device, quiet)
     make_folder(weights.parent)
-    write_durably(weights, save_weights({k: v.cpu() for k, v in detector.state_dict().items()}))
-    write_durably(described, to_json({"made_from": made_from, "training": training}))
+    data = save_weights({k: v.cpu() for k, v in detector.state_dict().items()})
+    write_durably(weights, data)
+    values = {"made_from": made_from, "training": training, "weights": hashlib.sha256(data).hexdigest()}
+    write_durably(described, to_json({**values, "checksum": json_checksum(values)}))
     return detector, training
+
+
+def _read_described(path: Path) -> dict[str, Any]:
+    """What is known of a detector that an interrupted attempt left; nothing if that is damaged."""
+    try:
+        values = read_json(path)
+    except DamagedData:
+        return {}
+    return values if values.pop("checksum", None) == json_checksum(values) else {}
 
 
 def train_detector(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stores import lease as leases
+from stores.errors import DamagedData
 from stores.files import make_folder, refuse_link
 from stores.layout import Field
 from stores.manifest import Manifest
@@ -22,7 +23,7 @@ from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
 from ..ranks import rank
-from ..runs import attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
+from ..runs import altered_weights, attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
 
 
@@ -109,6 +110,11 @@ def is_up_to_date(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
             "run it again on those there are now."
         )
+    if entry["status"] == "complete" and (altered := altered_weights(manifest, stage)):
+        raise DamagedData(
+            f"{altered[0]} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, stage, restart=True)}` to train it again."
+        )
     return bool(entry["status"] == "complete")
 
 
@@ -171,8 +177,12 @@ def prepare_device(name: str, threads: int) -> torch.device:
 
 
 def weights_digest(module: torch.nn.Module) -> str:
+    return tensors_digest(module.state_dict())
+
+
+def tensors_digest(weights: dict[str, torch.Tensor]) -> str:
     digest = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
+    for name, value in sorted(weights.items()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -1,10 +1,12 @@
 """The weights of a trained memory or baseline: safetensors, with the task and options that made them beside them."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
@@ -17,7 +19,7 @@ from ..models.baselines import Baseline
 from ..models.predictor import MemoryModel
 from ..runs import altered_weights
 from ..tasks.spec import TaskSpec
-from .stages import again, require, spec_of
+from .stages import again, require, spec_of, tensors_digest
 
 
 def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:
@@ -77,14 +79,26 @@ def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
 def save_model(folder: Path, model: nn.Module, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
     """Write the best or the last weights; returns their digest."""
     make_folder(folder)
-    data = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
+    weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    data = save(weights, {"digest": tensors_digest(weights)})
     write_durably(folder / f"{which}.safetensors", data)
     write_durably(folder / "config.json", to_json({"task": task, "config": config}))
     return hashlib.sha256(data).hexdigest()
 
 
 def saved_digest(folder: Path, which: str) -> str:
-    return hashlib.sha256(read_file(folder / f"{which}.safetensors")).hexdigest()
+    """Digest of a weights file that an earlier attempt may have left; DamagedData if it is not what that one wrote."""
+    path = folder / f"{which}.safetensors"
+    data = read_file(path) if path.exists() else b""
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        claimed = header["__metadata__"]["digest"] if "__metadata__" in header else None  # older files have none
+        intact = claimed in (None, tensors_digest(load(data)))
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
+        intact = False
+    if not intact:
+        raise DamagedData(f"{path} was damaged since it was written. Train again with --restart.")
+    return hashlib.sha256(data).hexdigest()
 
 
 @torch.no_grad()

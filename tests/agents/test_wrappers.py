@@ -284,6 +284,6 @@ def test_the_documented_programs_run(memup, trained, tmp_path, monkeypatch):
     memup("train-agent", "--run", run, "--steps", 500, "--envs", 8, "--iteration-steps", 200)
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "python.md").read_text(), re.M | re.S)
-    assert len(programs) == 4
+    assert len(programs) == 5
     for program in programs:
         exec(program, {})

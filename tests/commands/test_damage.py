@@ -1,6 +1,7 @@
 """Damaged, hostile and foreign data: the right exit code, one clear paragraph, never read as if it were good."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -76,6 +77,33 @@ def test_chunks_in_the_wrong_place_are_found(memup, run):
     with pytest.raises(DamagedData, match="not what was committed"):
         Slab(Trajectories(run / "trajectories" / "train", 1), slots=60, rollout=10, seed=0)
     assert_repaired(memup, run, whole)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_every_reader_refuses_chunks_in_the_wrong_place(memup, run, split):
+    memup("collect", "tmaze", "--length", 40000, "--episodes", 60, "--test-episodes", 5, "--seed", 1, "--run", "third")
+    name = f"trajectories/{split}/0000.zarr/steps/reward/c.0"
+    shutil.copy(memup.folder / "third" / name, run / name)
+    assert "not what was committed" in memup("inspect", "--run", "run", "--split", split, code=65).err
+    trajectories = Trajectories(run / "trajectories" / split, 1)
+    for read in (lambda: list(trajectories), lambda: trajectories.shards[0].read_steps("reward", 3, 4)):
+        with pytest.raises(DamagedData, match="not what was committed"):
+            read()
+
+
+def test_episode_tables_in_the_wrong_place_are_found(memup, run):
+    """The rows and the chunks they point to are good, but the episodes would come in another order."""
+    whole = files_of(run / "trajectories")
+    shutil.copy(run / SHARD / "episodes/row/c.0.0", run / SHARD / "episodes/row/c.1.0")
+    assert "not in the order" in memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["problem"]
+    assert "not in the order" in memup("inspect", "--run", "run", code=65).err
+    assert_repaired(memup, run, whole)
+
+
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(memup, run):
+    (run / SHARD / "steps/reward/c.1").unlink()
+    os.mkfifo(run / SHARD / "steps/reward/c.1")
+    assert "not a file" in memup("verify", "--run", "run", code=74).err
 
 
 @pytest.mark.parametrize("name", ["zarr.json", "steps/reward/zarr.json", "episodes/row/zarr.json"])

@@ -186,3 +186,27 @@ def test_a_killed_stage_is_not_called_running_and_its_hint_does_not_discard_it(m
     process.kill()
     process.communicate()
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
+
+
+def test_scores_in_the_wrong_place_are_refused_and_made_again(memup):
+    memup("collect", "tmaze", "--length", 300000, "--episodes", 4, "--test-episodes", 1, "--run", "run")
+    memup("score", "--run", "run", "--updates", 200)
+    whole = files_of(memup.folder / "run" / "scores")
+    folder = memup.folder / "run" / "scores/quantile/train/0000.zarr/score"
+    shutil.copy(folder / "c.1", folder / "c.2")
+    assert memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["chunk"] == 2
+    refused = memup("train-memory", "--run", "run", "--updates", 5, code=65)
+    assert "memup score" in refused.err
+    memup("score", "--run", "run", "--updates", 200, "--restart")
+    assert files_of(memup.folder / "run" / "scores") == whole
+
+
+def test_best_weights_that_were_damaged_meanwhile_are_not_taken_for_good(memup, maze):
+    memup(*TRAIN[:5], "--updates", 20, "--checkpoint-every", 10)
+    shutil.copy(maze / "manifest.previous.json", maze / "manifest.json")
+    data = bytearray((maze / "memory/best.safetensors").read_bytes())
+    data[-3] ^= 4
+    (maze / "memory/best.safetensors").write_bytes(data)
+    refused = memup(*TRAIN[:5], "--updates", 20, "--checkpoint-every", 10, code=65)
+    assert "best.safetensors" in refused.err
+    assert "--restart" in refused.err
