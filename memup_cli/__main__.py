@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def _not_begun(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"memup: stopped before it began; run the same command again\n")
+    os.write(2, b"memup: stopped before there was anything to save; run the same command again\n")
     os._exit(75)
 
 

@@ -4,6 +4,7 @@ The array has the same flat time axis and chunks as the shard it belongs to. A c
 files are there; they are written like those of a shard, so a killed job continues with the next group.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ import numpy as np
 
 from .codec import Array, encode
 from .errors import DamagedData, Incomplete
-from .files import PendingFiles, drop_partials, make_folder, move, read_json, remove_tree, to_json, write_durably
+from .files import (
+    PendingFiles,
+    allowed,
+    drop_partials,
+    make_folder,
+    move,
+    read_json,
+    remove_tree,
+    to_json,
+    write_durably,
+)
 from .integrity import Check, Damage, free_place, group_chunks
 from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, group_metadata, json_checksum
 from .reader import DirectChunks, Shard
@@ -58,22 +69,23 @@ def set_scores_aside(run: Path, damages: list[Damage]) -> list[Path]:
 
 
 class ScoreWriter:
-    """Writes the scores of one shard, group by group. `source` says which detector made them."""
+    """Writes the scores of one shard, group by group. `source` says which detector made them, `check` who may."""
 
-    def __init__(self, path: Path, shard: Shard, source: dict[str, Any]) -> None:
+    def __init__(self, path: Path, shard: Shard, source: dict[str, Any], check: Callable[[], None] = allowed) -> None:
         self.path, self.shard, self._layout = path, shard, _layout(shard)
         values = {"format": FORMAT, **source}
         attributes = {"memup": {**values, "checksum": json_checksum(values)}}
         if (path / "zarr.json").exists() and read_json(path / "zarr.json").get("attributes") != attributes:
+            check()
             remove_tree(path)
         if not (path / "zarr.json").exists():
             make_folder(path / SCORE.name)
             capacity = shard.state.next_chunk * shard.layout.chunk_steps
             metadata = field_metadata(self._layout, SCORE, capacity)
             write_durably(path / SCORE.name / "zarr.json", to_json(metadata))
-            write_durably(path / "zarr.json", to_json(group_metadata(attributes)))
+            write_durably(path / "zarr.json", to_json(group_metadata(attributes)), check)
         drop_partials(path / SCORE.name)
-        self._pending = PendingFiles()
+        self._pending = PendingFiles(check)
 
     def missing_groups(self) -> list[int]:
         return missing_groups(self.path, self.shard)

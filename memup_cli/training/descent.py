@@ -77,9 +77,10 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     update, best = 0, math.inf
     watch, folder = Watch(learner.model), course.folder
     if (saved := checkpoint.load_latest(folder, course.device)) is not None:
-        learner.load(saved["learner"])
-        torch.set_rng_state(saved["rng"].cpu())
-        update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
+        with checkpoint.fitting(folder):
+            learner.load(saved["learner"])
+            torch.set_rng_state(saved["rng"].cpu())
+            update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
         note_resume(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
     result: dict[str, float] = {}
@@ -90,12 +91,12 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     def save() -> None:
         largest = torch.stack([p.detach().abs().max() for p in learner.model.parameters()]).max()
         _check_finite(folder, float(learner.losses + largest), update, rate())
-        still_ours()
+        metrics.sync()
         content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
-        checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
+        checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes}, still_ours)
 
     def keep(which: str) -> str:
-        return save_model(folder, learner.kept, course.task, course.config, which)
+        return save_model(folder, learner.kept, course.task, course.config, which, still_ours)
 
     with (
         Metrics(course.run / "logs" / course.stage, update) as metrics,
@@ -131,7 +132,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             if update % course.checkpoint_every == 0:
                 with watch.paused():
                     save()
-        if stop:
+        if stop and not course.reached(result):  # what is reached is done, however late the signal came
             save()
             return {"updates": update}
     if not result:  # an attempt that was killed after its last update left only the evaluation to do

@@ -1,6 +1,7 @@
 """The weights of a trained memory or baseline: safetensors, with the task and options that made them beside them."""
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,19 @@ def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
     return model.eval()
 
 
-def save_model(folder: Path, model: nn.Module, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
-    """Write the best or the last weights; returns their digest."""
+def save_model(
+    folder: Path,
+    model: nn.Module,
+    task: dict[str, Any],
+    config: dict[str, Any],
+    which: str,
+    still_ours: Callable[[], None],
+) -> str:
+    """Write the best or the last weights, unless another attempt has taken over; returns their digest."""
     make_folder(folder)
     data = save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
-    write_durably(folder / f"{which}.safetensors", data)
-    write_durably(folder / "config.json", to_json({"task": task, "config": config}))
+    write_durably(folder / f"{which}.safetensors", data, still_ours)
+    write_durably(folder / "config.json", to_json({"task": task, "config": config}), still_ours)
     return hashlib.sha256(data).hexdigest()
 
 
