@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from stores.errors import DamagedData, UnsafePath
 from stores.files import drop_partials, make_folder, read_file, write_durably
 
 from .. import console
+from ..stage_files import checkpoints, is_whole
 
 KEPT = 2
 
@@ -26,7 +26,7 @@ def save(folder: Path, update: int, state: dict[str, Any], still_ours: Callable[
     torch.save(state, buffer)
     path = folder / file_name(update, buffer.getvalue())
     write_durably(path, buffer.getvalue(), still_ours)
-    for old in found(folder)[:-KEPT]:
+    for old in checkpoints(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
@@ -39,7 +39,7 @@ def file_name(update: int, data: bytes) -> str:
 def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest checkpoint that is whole; a damaged one falls back to the one before it. None: there is none."""
     drop_partials(folder)
-    for path in reversed(found(folder)):
+    for path in reversed(checkpoints(folder)):
         state = load(path, device)
         if state is not None:
             return state
@@ -50,7 +50,7 @@ def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     """Read a checkpoint; None if it is damaged. One that would run code is refused."""
     data = read_file(path)
-    if f"{checksum(data):08x}" != path.stem.rsplit("-", 1)[1]:
+    if not is_whole(path, data):
         return None
     try:
         state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
@@ -78,22 +78,10 @@ def fitting(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def is_whole(path: Path) -> bool:
-    """Whether a checkpoint's contents are what its name says."""
-    return f"{checksum(read_file(path)):08x}" == path.stem.rsplit("-", 1)[1]
-
-
-def found(folder: Path) -> list[Path]:
-    """Checkpoints, oldest first."""
-    if not folder.is_dir():
-        return []
-    return sorted(p for p in folder.iterdir() if re.fullmatch(r"checkpoint-\d{9}-[0-9a-f]{8}\.pt", p.name))
-
-
 def exists(folder: Path) -> bool:
-    return bool(found(folder))
+    return bool(checkpoints(folder))
 
 
 def clear(folder: Path) -> None:
-    for path in found(folder):
+    for path in checkpoints(folder):
         path.unlink(missing_ok=True)
