@@ -24,7 +24,7 @@ def verify(
 ) -> None:
     """Check a run's trajectories, scores, weights and checkpoints; exit 65 if anything is damaged."""
     from stores.integrity import Check, Damage, check_shard, quarantine
-    from stores.manifest import Manifest
+    from stores.manifest import Manifest, turn
     from stores.reader import shard_exists
     from stores.scores import set_scores_aside
 
@@ -50,8 +50,10 @@ def verify(
     places = quarantine(manifest.run, damages) + set_scores_aside(manifest.run, scores) if repair else []
     places += _mend_others(manifest) if repair else []
     if repair and damages:
-        manifest.stages["collect"] = refresh_collect(manifest)
-        manifest.save()
+        with turn(manifest.run):
+            manifest = Manifest.load(manifest.run)
+            manifest.stages["collect"] = refresh_collect(manifest)
+            manifest.save()
     data: dict[str, Any] = {
         "ok": not (damages or scores or weights or others),
         "damaged": [

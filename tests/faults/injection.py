@@ -64,9 +64,7 @@ class Forks:
         )
 
     def close(self) -> None:
-        assert self._server.stdin
-        self._server.stdin.close()
-        self._server.wait()
+        self._server.communicate()
 
     def _ask(self, request: Any) -> int:
         assert self._server.stdin
