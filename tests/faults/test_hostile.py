@@ -184,13 +184,12 @@ def test_a_file_where_a_folder_belongs_is_named(forks, places, prepare, tally, n
     tally(stage.name, faults=1)
 
 
-@pytest.mark.parametrize("shift", [-(10**9), 10**9], ids=["past", "future"])
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
-def test_clocks_that_are_wrong_do_not_matter(forks, places, prepare, undisturbed, tally, stage, shift):
+def test_clocks_that_are_wrong_do_not_matter(forks, places, prepare, undisturbed, tally, stage):
     calls, expected = undisturbed(stage)
     folder = half_done(forks, places, prepare(stage), stage, calls)
     for i, path in enumerate(sorted(folder.rglob("*"))):
-        when = path.stat().st_mtime + shift - 1000 * i  # the newest is the oldest
+        when = path.stat().st_mtime + (-1) ** i * 10**9 - 1000 * i  # in the future or the past, and in another order
         os.utime(path, (when, when))
     again = forks(folder, stage.command)
     assert again.code == 0, again.err
