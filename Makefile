@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.memup-installed
 
-.PHONY: demo test check lint types tests test-slow test-slurm benchmarks setup clean
+.PHONY: demo test check lint types tests test-slow test-faults test-slurm benchmarks setup clean
 
 demo: setup            ## From nothing to a solved T-Maze, shown
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
@@ -24,12 +24,14 @@ types: setup
 tests: setup
 	$(BIN)/pytest -n 2
 
-test-slow: setup       ## The tests that take minutes: 100 kills, every fault point
+test-slow: setup       ## The tests that take minutes
 	$(BIN)/pytest -n 2 -m slow --override-ini addopts="-ra --strict-markers"
 
 test-slurm: setup      ## The chain of examples/slurm on a Slurm of its own: preempted, requeued, cancelled
 	bash tests/slurm/install.sh
 	$(BIN)/pytest -m slurm --override-ini addopts="-ra --strict-markers" tests/slurm
+test-faults: setup     ## Every fault at every call of every stage; counts at the end
+	$(BIN)/pytest -n 2 tests/faults --override-ini addopts="-ra --strict-config --strict-markers"
 
 benchmarks: setup
 	$(BIN)/python benchmarks/collect.py

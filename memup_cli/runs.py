@@ -1,5 +1,6 @@
 """Finding runs, opening their manifests, and recording what a stage did."""
 
+import functools
 import hashlib
 import itertools
 import os
@@ -73,8 +74,13 @@ def attempt() -> dict[str, Any]:
         "job": job_id(),
         "pid": os.getpid(),
         "command": shlex.join(["memup", *sys.argv[1:]]),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "versions": _versions(),
     }
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def now() -> str:

@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -74,14 +74,21 @@ def drop_partials(folder: Path) -> None:
             left.unlink(missing_ok=True)
 
 
+def allowed() -> None:
+    """The check of writers that nobody can overtake."""
+
+
 class PendingFiles:
     """Files written under a temporary name, made durable and renamed together.
 
-    One batch costs about as much as one file: the first fsync carries the journal of all.
+    One batch costs about as much as one file: the first fsync carries the journal of all. The check is made after the
+    fsyncs, right before the first rename: an attempt that lost its lease meanwhile raises there and changes nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None] = allowed) -> None:
+        self._check = check
         self._open: list[tuple[int, Path]] = []
+        self._synced: list[Path] = []
 
     def write(self, path: Path, data: bytes) -> None:
         if len(self._open) >= MAX_OPEN:
@@ -92,7 +99,7 @@ class PendingFiles:
             write_all(fd, data)
 
     def publish(self) -> None:
-        """Sync every file, give it its final name, then sync the folders."""
+        """Sync every file, check, give each its final name, then sync the folders."""
         folders: dict[Path, None] = {}
         while self._open:
             fd, path = self._open[0]
@@ -101,8 +108,14 @@ class PendingFiles:
                     os.fsync(fd)
                 finally:
                     self._open.pop(0)
+                    self._synced.append(path)
                     os.close(fd)
+        self._check()
+        while self._synced:
+            path = self._synced[0]
+            with io_errors(path):
                 rename(_temporary(path), path)
+            self._synced.pop(0)
             folders[path.parent] = None
         for folder in folders:
             with io_errors(folder):
@@ -111,15 +124,17 @@ class PendingFiles:
     def discard(self) -> None:
         while self._open:
             fd, path = self._open.pop()
+            self._synced.append(path)
             with contextlib.suppress(OSError):
                 os.close(fd)
+        while self._synced:
             with contextlib.suppress(OSError):
-                _temporary(path).unlink()
+                _temporary(self._synced.pop()).unlink()
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes, check: Callable[[], None] = allowed) -> None:
     """Replace the file at path by data: after a crash it holds either the old bytes or the new ones."""
-    pending = PendingFiles()
+    pending = PendingFiles(check)
     try:
         pending.write(path, data)
         pending.publish()
@@ -137,6 +152,11 @@ def make_folder(path: Path) -> None:
         while not folder.exists():
             missing.append(folder)
             folder = folder.parent
+        if not folder.is_dir():
+            raise StoreIO(
+                f"{folder} is a file, but {path} needs a folder of that name; move it out of the way, then "
+                "run the same command again"
+            )
         path.mkdir(parents=True, exist_ok=True)
         for made in reversed(missing):
             sync_folder(made.parent)
@@ -146,15 +166,14 @@ def remove_tree(path: Path) -> None:
     """Delete a folder; it is renamed first so that a half-deleted one never looks like a whole one."""
     if path.is_symlink():
         raise UnsafePath(f"{path} is a symbolic link; refusing to delete through it")
-    if not path.exists():
-        return
+    doomed = path.with_name(path.name + ".deleting")
     with io_errors(path):
-        doomed = path.with_name(path.name + ".deleting")
         if doomed.exists():
             shutil.rmtree(doomed)
-        os.rename(path, doomed)
-        shutil.rmtree(doomed)
-        sync_folder(path.parent)
+        if path.exists():
+            os.rename(path, doomed)
+            shutil.rmtree(doomed)
+            sync_folder(path.parent)
 
 
 def move(source: Path, target: Path) -> None:

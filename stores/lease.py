@@ -7,7 +7,7 @@ import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .errors import DamagedData, Fenced
+from .errors import DamagedData, Fenced, StoreError
 from .files import read_json, to_json, write_durably
 
 NAME = "lease.json"
@@ -66,9 +66,9 @@ def check(shard: Path, lease: Lease) -> None:
 
 
 def release(shard: Path, lease: Lease) -> None:
-    found = read(shard)
-    if found is not None and found.token == lease.token:
-        with contextlib.suppress(OSError):  # one that stays behind names a dead process, and stops nobody
+    with contextlib.suppress(OSError, StoreError):  # one that stays behind names a dead process, and stops nobody
+        found = read(shard)
+        if found is not None and found.token == lease.token:
             (shard / NAME).unlink()
 
 

@@ -5,6 +5,7 @@ files are there and listed with their checksums in the attributes of the group; 
 so a killed job continues with the next group.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,17 @@ import numpy as np
 from .chunks import DirectChunks
 from .codec import Array, encode, ending
 from .errors import DamagedData, Incomplete
-from .files import PendingFiles, drop_partials, make_folder, move, read_json, remove_tree, to_json, write_durably
+from .files import (
+    PendingFiles,
+    allowed,
+    drop_partials,
+    make_folder,
+    move,
+    read_json,
+    remove_tree,
+    to_json,
+    write_durably,
+)
 from .integrity import Check, Damage, free_place
 from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, group_metadata, json_checksum
 from .reader import Shard
@@ -75,14 +86,15 @@ def set_scores_aside(run: Path, damages: list[Damage]) -> list[Path]:
 
 
 class ScoreWriter:
-    """Writes the scores of one shard, group by group. `source` says which detector made them."""
+    """Writes the scores of one shard, group by group. `source` says which detector made them, `check` who may."""
 
-    def __init__(self, path: Path, shard: Shard, source: dict[str, Any]) -> None:
+    def __init__(self, path: Path, shard: Shard, source: dict[str, Any], check: Callable[[], None] = allowed) -> None:
         self.path, self.shard, self._layout = path, shard, _layout(shard)
-        self._source = {"format": FORMAT, **source}
+        self._source, self._check = {"format": FORMAT, **source}, check
         earlier = self._read_written()
         self._written: dict[str, str] = earlier or {}
         if earlier is None:
+            check()
             remove_tree(path)
             make_folder(path / SCORE.name)
             capacity = shard.state.next_chunk * shard.layout.chunk_steps
@@ -90,7 +102,7 @@ class ScoreWriter:
             write_durably(path / SCORE.name / "zarr.json", to_json(metadata))
             self._list()
         drop_partials(path / SCORE.name)
-        self._pending = PendingFiles()
+        self._pending = PendingFiles(check)
 
     def _read_written(self) -> dict[str, str] | None:
         """What an earlier attempt with the same source wrote; None if there is nothing to go on from."""
@@ -104,7 +116,7 @@ class ScoreWriter:
         chunks = dict(sorted(self._written.items(), key=lambda item: int(item[0])))
         values = {**self._source, "chunks": chunks}
         attributes = {"memup": {**values, "checksum": json_checksum(values)}}
-        write_durably(self.path / "zarr.json", to_json(group_metadata(attributes)))
+        write_durably(self.path / "zarr.json", to_json(group_metadata(attributes)), self._check)
 
     def missing_groups(self) -> list[int]:
         """Groups to score: those whose chunks are not all there and as they were written."""

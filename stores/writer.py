@@ -43,7 +43,7 @@ class ShardWriter:
         self._state = read_state(path, identity)
         for folder in [path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())]:
             drop_partials(folder)
-        self._pending = PendingFiles()
+        self._pending = PendingFiles(self._still_ours)
         self._committed = self._state.committed  # with what is pending
         self._next_chunk = self._state.next_chunk
         self._quarantined = list(self._state.quarantined)
@@ -109,11 +109,14 @@ class ShardWriter:
         try:
             yield
         except StoreIO:
-            leases.check(self.path, self._lease)
+            self._still_ours()
             raise
 
-    def _write_state(self, state: State) -> None:
+    def _still_ours(self) -> None:
         leases.check(self.path, self._lease)
+
+    def _write_state(self, state: State) -> None:
+        self._still_ours()
         if read_state(self.path, self.identity).committed > state.committed:
             raise Fenced(f"{self.path} has more episodes than this attempt wrote; another attempt overtook it")
         metadata = rows_metadata(
@@ -123,7 +126,7 @@ class ShardWriter:
             state.next_chunk,
             [list(q) for q in state.quarantined],
         )
-        write_durably(self.path / "episodes" / "row" / "zarr.json", to_json(metadata))
+        write_durably(self.path / "episodes" / "row" / "zarr.json", to_json(metadata), self._still_ours)
         self._state = state
 
     def _create(self) -> None:
@@ -153,5 +156,5 @@ class ShardWriter:
         for field in self.layout.fields:
             if self._capacity[field.name] != capacity:
                 metadata = field_metadata(self.layout, field, capacity)
-                write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
+                write_durably(self.path / "steps" / field.name / "zarr.json", to_json(metadata), self._still_ours)
                 self._capacity[field.name] = capacity

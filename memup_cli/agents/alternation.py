@@ -92,11 +92,10 @@ def alternate(
         rounds.append(entry)
 
         def note(phase: str, entry: dict[str, Any] = entry) -> None:
-            still_ours()
             if stop:  # a signal between two phases, each of which has a flag of its own
                 raise stop.error(f"round {entry['round']} has come to {phase}", continue_command())
             entry["phase"] = phase
-            record(job.manifest, job.stage, "running", rounds=rounds)
+            record(job.manifest, job.stage, "running", still_ours, rounds=rounds)
 
         try:
             note("collect")

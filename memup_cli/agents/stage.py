@@ -1,7 +1,9 @@
 """The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -154,49 +156,51 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
     total = job.options.steps * (job.options.alternate + 1)
     stop = StopFlag()
 
-    def note(steps: int) -> None:
-        record(job.manifest, job.stage, "running", progress={"done": steps, "total": total})
-
     with owned(job.folder, job.quiet) as still_ours, stop:
+        note = partial(record, job.manifest, job.stage, still_ours=still_ours)
+
+        def saved(steps: int) -> None:
+            note("running", progress={"done": steps, "total": total})
+
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
             remove_tree(job.manifest.run / "rounds" / job.agent)
-        record(job.manifest, job.stage, "running", config=job.config, inputs=inputs, outputs={}, rounds=[])
+        note("running", config=job.config, inputs=inputs, outputs={}, rounds=[])
         home = job.manifest
         try:
             memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
-            policy, metrics = train(job.training(memory), stop, still_ours, note)
+            policy, metrics = train(job.training(memory), stop, still_ours, saved)
             if job.options.alternate and not stop:
-                policy, metrics, home = alternate(job, policy, metrics, stop, still_ours, note)
+                policy, metrics, home = alternate(job, policy, metrics, stop, still_ours, saved)
         except BadInput as error:
-            record(job.manifest, job.stage, "failed", problem=str(error))
+            note("failed", problem=str(error))
             raise
         if stop:
-            record(job.manifest, job.stage, "interrupted", progress={"done": metrics["steps"], "total": total})
+            note("interrupted", progress={"done": metrics["steps"], "total": total})
             raise stop.error(f"checkpoint saved at {metrics['steps']:,} steps", continue_command())
         acts_on = None
         if job.agent in MEMORY_AGENTS:
             path = (home.run / "memory").relative_to(job.manifest.run)
             acts_on = {"path": str(path), "digest": home.stages["train-memory"]["weights"][job.options.checkpoint]}
-        digest = save_policy(job.folder, policy, job.config, acts_on)
-    record(
-        job.manifest,
-        job.stage,
-        "complete",
-        progress={"done": metrics["steps"], "total": total},
-        metrics=metrics,
-        outputs={f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}},
-        acts_on=acts_on,
-    )
+        digest = save_policy(job.folder, policy, job.config, acts_on, still_ours)
+        progress = {"done": metrics["steps"], "total": total}
+        outputs = {f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}}
+        note("complete", progress=progress, metrics=metrics, outputs=outputs, acts_on=acts_on)
     return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}
 
 
-def save_policy(folder: Path, policy: Policy, config: dict[str, Any], acts_on: dict[str, str] | None) -> str:
+def save_policy(
+    folder: Path,
+    policy: Policy,
+    config: dict[str, Any],
+    acts_on: dict[str, str] | None,
+    still_ours: Callable[[], None],
+) -> str:
     """Weights as safetensors, and beside them, to be read by people, what made them; returns the digest."""
     make_folder(folder)
     data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
-    write_durably(folder / "policy.safetensors", data)
-    write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}))
+    write_durably(folder / "policy.safetensors", data, still_ours)
+    write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}), still_ours)
     return hashlib.sha256(data).hexdigest()
 
 

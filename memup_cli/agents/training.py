@@ -96,9 +96,10 @@ def train(
     recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)  # return, length, success
     seconds = 0.0
     if (saved := checkpoint.load_latest(training.folder, training.device)) is not None:
-        learner.load(saved["learner"])
-        iteration, steps, seconds = saved["iteration"], saved["steps"], saved["seconds"]
-        recent.extend(tuple(row) for row in saved["recent"].tolist())
+        with checkpoint.fitting(training.folder):
+            learner.load(saved["learner"])
+            iteration, steps, seconds = saved["iteration"], saved["steps"], saved["seconds"]
+            recent.extend(tuple(row) for row in saved["recent"].tolist())
         note_resume("train-agent", f"{steps:,} steps", training.quiet)
     elif training.episodes is not None and training.initial is None:
         imitate(
@@ -117,7 +118,6 @@ def train(
 
     def save() -> None:
         nonlocal saved_at, last_saved
-        still_ours()
         content = {
             "learner": learner.state(),
             "iteration": iteration,
@@ -125,7 +125,7 @@ def train(
             "seconds": seconds + time.perf_counter() - began,
             "recent": torch.tensor(list(recent), dtype=torch.float64).view(-1, 3),
         }
-        checkpoint.save(training.folder, iteration, content)
+        checkpoint.save(training.folder, iteration, content, still_ours)
         saved_steps(steps)
         saved_at, last_saved = iteration, time.monotonic()
 
@@ -143,25 +143,34 @@ def train(
             if recording is None:
                 break
             found = learner.learn(recording, seed, share)
-            if not math.isfinite(found["loss"]):
-                raise BadInput(
-                    f"the agent's loss is no longer finite after {steps:,} steps; use a smaller --lr with --restart"
-                )
             iteration += 1
+            if not (math.isfinite(found["loss"]) and _is_finite(learner.policy)):
+                where = f"the last good checkpoint, of iteration {saved_at:,}, is kept" if saved_at else "none is saved"
+                raise BadInput(
+                    f"the agent's loss or weights are no longer finite at iteration {iteration:,}, after "
+                    f"{steps + recording.steps:,} steps, with learning rate {config['lr']:.3g}; {where}. Use a smaller "
+                    "--lr with --restart."
+                )
             steps += recording.steps
             recent.extend(zip(recording.returns, recording.lengths, recording.successes, strict=True))
             now = {**summarise(recording.returns, recording.lengths, recording.successes), **found}
             metrics.write(iteration, steps=steps, **now)
             bar.advance(recording.steps, _progress(recent))
             if time.monotonic() - last_saved >= training.checkpoint_every:
+                metrics.sync()
                 save()
         if saved_at != iteration:
+            metrics.sync()
             save()
     arena.close()
     seconds += time.perf_counter() - began
     done = {"steps": steps, "iterations": iteration, "seconds": seconds}
     rate = {"steps_per_second": (steps - before) / max(time.perf_counter() - began, 1e-9), "peak_rss_bytes": peak_rss()}
     return learner.policy, {**done, **summarise(*np.array(recent).reshape(-1, 3).T), **rate}
+
+
+def _is_finite(policy: torch.nn.Module) -> bool:
+    return all(bool(weights.isfinite().all()) for weights in policy.parameters())
 
 
 def reached(config: dict[str, Any], recent: deque[tuple[float, float, float]]) -> bool:

@@ -17,14 +17,14 @@ def verify(
     run: RunOption = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set damaged commit groups and scores aside, so that they can be made again."),
+        typer.Option("--repair", help="Set what is damaged aside, so that it can be made again."),
     ] = False,
     json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
 ) -> None:
-    """Check a run's trajectories, scores and weights against their checksums; exit 65 if anything is damaged."""
+    """Check a run's trajectories, scores, weights and checkpoints; exit 65 if anything is damaged."""
     from stores.integrity import Check, Damage, check_shard, quarantine
-    from stores.manifest import Manifest
+    from stores.manifest import Manifest, turn
     from stores.reader import shard_exists
     from stores.scores import set_scores_aside
 
@@ -46,12 +46,16 @@ def verify(
     hurt = {d.shard for d in damages}
     scores = _check_scores(manifest, [path for path in shards if path not in hurt], count)
     weights = _check_weights(manifest)
+    others = _check_others(manifest)
     places = quarantine(manifest.run, damages) + set_scores_aside(manifest.run, scores) if repair else []
+    places += _mend_others(manifest) if repair else []
     if repair and damages:
-        manifest.stages["collect"] = refresh_collect(manifest)
-        manifest.save()
+        with turn(manifest.run):
+            manifest = Manifest.load(manifest.run)
+            manifest.stages["collect"] = refresh_collect(manifest)
+            manifest.save()
     data: dict[str, Any] = {
-        "ok": not (damages or scores or weights),
+        "ok": not (damages or scores or weights or others),
         "damaged": [
             {
                 "path": str(d.shard.relative_to(manifest.run)),
@@ -61,7 +65,7 @@ def verify(
                 "episodes": list(d.episodes),
                 "problem": d.problem,
             }
-            for d in damages + scores + weights
+            for d in damages + scores + weights + others
         ],
         "remake": _remake([*scores, *weights], manifest) if scores or weights else [],
         "quarantined": [str(place.relative_to(manifest.run)) for place in places],
@@ -74,7 +78,7 @@ def verify(
         "missing": refresh_collect(manifest).get("missing", []),
     }
     console.result(data, json, lambda: _text(data, str(manifest.run)))
-    if weights or ((damages or scores) and not repair):
+    if weights or ((damages or scores or others) and not repair):
         raise typer.Exit(65)
 
 
@@ -100,6 +104,33 @@ def _check_weights(manifest: "Manifest") -> list["Damage"]:
     return [Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained") for path in found]
 
 
+def _check_others(manifest: "Manifest") -> list["Damage"]:
+    """Checkpoints and config.json: nothing is lost with them, but whoever looks should know."""
+    from stores.integrity import Damage
+
+    from ..stage_files import altered_descriptions, damaged_checkpoints
+
+    found = dict.fromkeys(damaged_checkpoints(manifest.run), "damaged; its stage goes on from the one before it")
+    found |= dict.fromkeys(altered_descriptions(manifest), "missing, damaged or not what was recorded")
+    return [Damage(path, None, "", None, (0, 0), problem) for path, problem in found.items()]
+
+
+def _mend_others(manifest: "Manifest") -> list[Path]:
+    """Set damaged checkpoints aside; write config.json again as the manifest has it."""
+    from stores.files import make_folder, move, to_json, write_durably
+
+    from ..stage_files import altered_descriptions, damaged_checkpoints, quarantine_place
+
+    places = []
+    for path in damaged_checkpoints(manifest.run):
+        places.append(quarantine_place(manifest.run, path))
+        move(path, places[-1])
+    for path, content in altered_descriptions(manifest).items():
+        make_folder(path.parent)
+        write_durably(path, to_json(content))
+    return places
+
+
 def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
     """The commands that make what is damaged again, in the order in which to run them."""
     from ..training.stages import again
@@ -107,7 +138,7 @@ def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
     parts = [damage.shard.relative_to(manifest.run).parts for damage in damages]
     agents = [part[1] for part in parts if part[0] in ("agent", "rounds")]
     commands = []
-    if any(part[0] == "scores" for part in parts):
+    if any(part[0] in ("scores", "detector") for part in parts):
         commands.append(again(manifest, "score", restart=False))
     if any(part[0] == "memory" for part in parts):
         commands.append(again(manifest, "train-memory", restart=True))
@@ -131,7 +162,9 @@ def _text(data: dict[str, Any], run: str) -> str:
         lines.append(f"  {damage['path']}: {place}{damage['problem']}")
     if data["quarantined"]:
         lines.append(f"Set aside: {', '.join(data['quarantined'])}")
-    elif any(damage["path"].startswith(("trajectories/", "scores/")) for damage in data["damaged"]):
+    elif any(damage["path"].startswith(("trajectories/", "scores/")) for damage in data["damaged"]) or any(
+        damage["path"].endswith((".pt", ".json")) for damage in data["damaged"]
+    ):
         lines.append(f"To set the damaged parts aside: memup verify --run {quoted(run)} --repair")
     shards = sorted({shard["shard"] for shard in data["missing"]})
     if shards:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,27 +125,32 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
     with owned(job.folder, job.quiet) as still_ours, stop:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
-        base = {"config": job.config, "inputs": inputs, "progress": progress, "outputs": {}, "weights": {}}
+        note = partial(record, job.manifest, job.stage, still_ours=still_ours)
+        base: dict[str, Any] = {
+            "config": job.config,
+            "inputs": inputs,
+            "progress": progress,
+            "outputs": {},
+            "weights": {},
+        }
         if not fits:
             metrics = {"outcome": OUT_OF_MEMORY, **(room or {})}
-            record(job.manifest, job.stage, "complete", **base, metrics=metrics)
+            note("complete", **base, metrics=metrics)
             return {**told, **metrics}
-        record(job.manifest, job.stage, "running", **base)
+        note("running", **base)
         try:
             metrics = _train(job, stop, still_ours)
         except BadInput as error:
-            record(job.manifest, job.stage, "failed", problem=str(error))
+            note("failed", problem=str(error))
             raise
-    progress["done"] = metrics["updates"]
-    if metrics.pop("stopped"):
-        record(job.manifest, job.stage, "interrupted", progress=progress)
-        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-    weights = {which: metrics.pop(which) for which in ("best", "last")}
-    path = f"baseline/{job.options.name}"
-    outputs = {path: {"path": path, "digest": weights["last"]}}
-    record(
-        job.manifest, job.stage, "complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights
-    )  # fmt: skip
+        progress["done"] = metrics["updates"]
+        if metrics.pop("stopped"):
+            note("interrupted", progress=progress)
+            raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+        weights = {which: metrics.pop(which) for which in ("best", "last")}
+        path = f"baseline/{job.options.name}"
+        outputs = {path: {"path": path, "digest": weights["last"]}}
+        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
     return {**told, "outcome": "trained", **metrics}
 
 

@@ -2,28 +2,31 @@
 
 import io
 import pickle
-import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from stores.codec import checksum
-from stores.errors import UnsafePath
+from stores.errors import DamagedData, UnsafePath
 from stores.files import drop_partials, make_folder, read_file, write_durably
 
 from .. import console
+from ..stage_files import checkpoints, is_whole
 
 KEPT = 2
 
 
-def save(folder: Path, update: int, state: dict[str, Any]) -> Path:
+def save(folder: Path, update: int, state: dict[str, Any], still_ours: Callable[[], None]) -> Path:
+    """Write a checkpoint, unless another attempt has taken the folder over."""
     make_folder(folder)
     buffer = io.BytesIO()
     torch.save(state, buffer)
     path = folder / file_name(update, buffer.getvalue())
-    write_durably(path, buffer.getvalue())
-    for old in _found(folder)[:-KEPT]:
+    write_durably(path, buffer.getvalue(), still_ours)
+    for old in checkpoints(folder)[:-KEPT]:
         old.unlink(missing_ok=True)
     return path
 
@@ -36,7 +39,7 @@ def file_name(update: int, data: bytes) -> str:
 def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
     """The newest checkpoint that is whole; a damaged one falls back to the one before it. None: there is none."""
     drop_partials(folder)
-    for path in reversed(_found(folder)):
+    for path in reversed(checkpoints(folder)):
         state = load(path, device)
         if state is not None:
             return state
@@ -47,7 +50,7 @@ def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     """Read a checkpoint; None if it is damaged. One that would run code is refused."""
     data = read_file(path)
-    if f"{checksum(data):08x}" != path.stem.rsplit("-", 1)[1]:
+    if not is_whole(path, data):
         return None
     try:
         state = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
@@ -63,16 +66,22 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     return state if isinstance(state, dict) else None
 
 
+@contextmanager
+def fitting(folder: Path) -> Iterator[None]:
+    """Around taking up a checkpoint: one of another version, or of somebody's own making, may be anything."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise DamagedData(
+            f"the newest checkpoint in {folder} does not fit what this version of memup trains ({error!r:.200}). Use "
+            "the version that wrote it, delete it to go on from the one before, or begin again with --restart."
+        ) from error
+
+
 def exists(folder: Path) -> bool:
-    return bool(_found(folder))
+    return bool(checkpoints(folder))
 
 
 def clear(folder: Path) -> None:
-    for path in _found(folder):
+    for path in checkpoints(folder):
         path.unlink(missing_ok=True)
-
-
-def _found(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
-    return sorted(p for p in folder.iterdir() if re.fullmatch(r"checkpoint-\d{9}-[0-9a-f]{8}\.pt", p.name))

@@ -13,7 +13,7 @@ from stores import lease as leases
 from stores.errors import DamagedData, FormatMismatch, StoreError
 from stores.files import drop_partials, remove_tree
 from stores.layout import Identity, plan
-from stores.manifest import Manifest
+from stores.manifest import Manifest, turn
 from stores.reader import read_identity, shard_exists
 from stores.writer import ShardWriter
 
@@ -243,14 +243,15 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
     after writing, so whoever writes last leaves the truth.
     """
     for _ in range(10):
-        if status != "running":
-            manifest.data = Manifest.load(collection.run).data
-        earlier = manifest.stages.get("collect", {})
-        manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
-        manifest.stages["collect"] = entry = refresh_collect(manifest)
-        if status == "running":
-            entry["status"] = status
-        manifest.save()
+        with turn(collection.run):
+            if status != "running":
+                manifest.data = Manifest.load(collection.run).data
+            earlier = manifest.stages.get("collect", {})
+            manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
+            manifest.stages["collect"] = entry = refresh_collect(manifest)
+            if status == "running":
+                entry["status"] = status
+            manifest.save()
         if status == "running" or refresh_collect(manifest) == entry:
             return
 

@@ -83,9 +83,10 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     update, best, world = 0, math.inf, course.world
     watch, folder = Watch(learner.model), course.folder
     if (saved := world.from_first(lambda: checkpoint.load_latest(folder, course.device))) is not None:
-        learner.load(saved["learner"])
-        torch.set_rng_state(saved["rng"].cpu())
-        update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
+        with checkpoint.fitting(folder):
+            learner.load(saved["learner"])
+            torch.set_rng_state(saved["rng"].cpu())
+            update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
         note_resume(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
     result: dict[str, float] = {}
@@ -96,13 +97,14 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     def save() -> None:
         largest = torch.stack([p.detach().abs().max() for p in learner.model.parameters()]).max()
         _check_finite(folder, float(learner.losses + largest), update, rate())
-        still_ours()
+        if metrics:
+            metrics.sync()
         content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
         if world.first:
-            checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes})
+            checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes}, still_ours)
 
     def keep(which: str) -> str:
-        return save_model(folder, learner.kept, course.task, course.config, which)
+        return save_model(folder, learner.kept, course.task, course.config, which, still_ours)
 
     quiet = course.quiet or not world.first
     with (
@@ -141,7 +143,8 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             if update % course.checkpoint_every == 0:
                 with watch.paused():
                     save()
-        stopped = world.any(bool(stop))
+        # What is reached is done, however late the signal came.
+        stopped = world.any(bool(stop)) and not world.any(bool(result) and course.reached(result))
         if stopped:
             save()
     if stopped or not world.first:

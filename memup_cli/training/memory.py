@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,30 +156,23 @@ def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any
     with owned(job.folder, job.quiet) as still_ours, stop:
         if job.restart or "train-memory" not in job.manifest.stages:
             checkpoint.clear(job.folder)
-        record(job.manifest, "train-memory", "running", config=job.config, inputs=inputs, progress=progress, outputs={})
+        note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
+        note("running", config=job.config, inputs=inputs, progress=progress, outputs={})
         try:
             metrics = _train(job, world, stop, still_ours)
         except BadInput as error:
-            record(job.manifest, "train-memory", "failed", problem=str(error))
+            note("failed", problem=str(error))
             raise
         except RankLost:
-            record(job.manifest, "train-memory", "interrupted")
+            note("interrupted")
             raise
-    progress["done"] = metrics["updates"]
-    if metrics.pop("stopped"):
-        record(job.manifest, "train-memory", "interrupted", progress=progress)
-        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-    weights = {which: metrics.pop(which) for which in ("best", "last")}
-    outputs = {"memory": {"path": "memory", "digest": weights["last"]}}
-    record(
-        job.manifest,
-        "train-memory",
-        "complete",
-        progress=progress,
-        metrics=metrics,
-        outputs=outputs,
-        weights=weights,
-    )
+        progress["done"] = metrics["updates"]
+        if metrics.pop("stopped"):
+            note("interrupted", progress=progress)
+            raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+        weights = {which: metrics.pop(which) for which in ("best", "last")}
+        outputs = {"memory": {"path": "memory", "digest": weights["last"]}}
+        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 

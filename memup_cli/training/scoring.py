@@ -1,8 +1,10 @@
 """The score stage: train the detector on a balanced sample, then write one uncertainty score per step."""
 
+import contextlib
 import hashlib
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,20 @@ from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
 
 from stores.errors import DamagedData
-from stores.files import make_folder, read_file, read_json, remove_tree, to_json, write_durably
+from stores.files import read_file, read_json, remove_tree, to_json, write_durably
 from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.scores import ScoreReader, ScoreWriter, missing_groups, score_path
 
 from .. import console
+from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.detectors import Detector
-from ..runs import SPLITS
+from ..runs import SPLITS, altered_weights
 from ..tasks.spec import TaskSpec
-from .reservoir import Reservoir, Steps, group_steps, row_codes, sample
+from . import checkpoint
+from .detection import ScoreConfig, train_detector
+from .reservoir import Steps, group_steps, row_codes, sample
 from .stages import (
     continue_command,
     digests,
@@ -35,23 +40,9 @@ from .stages import (
     weights_digest,
 )
 
-BATCH, BATCH_BYTES = 1024, 4 << 20  # of steps that the detector learns from at a time, at most
-EVALUATE_EVERY, PATIENCE = 100, 5
 BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
 PUBLISH_EVERY = 2.0  # seconds
-SEPARATION = 2.0  # the tenth of steps with the highest scores must be this many times as uncertain as the rest
 HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
-
-
-@dataclass(frozen=True)
-class ScoreConfig:
-    detector: str
-    gamma: float
-    window: int
-    hidden: int
-    updates: int
-    score: str
-    seed: int
 
 
 def default_detector(spec: TaskSpec) -> str:
@@ -65,27 +56,37 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     inputs = digests(manifest, *SPLITS)
     values = dict(vars(config))
     begun = (manifest.run / "scores" / config.detector).is_dir()
-    if is_up_to_date(manifest, "score", values, inputs, restart, begun) and _all_there(manifest, config.detector):
+    done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
+    if done and _all_there(manifest, config.detector) and not altered_weights(manifest, "score"):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
     total = sum(len(split_of(manifest, split)) for split in SPLITS)
+    progress = {"done": 0, "total": total}
     stop = StopFlag()
-    with owned(manifest.run / "detector", quiet), stop:
-        if restart and "score" in manifest.stages:
-            (manifest.run / "detector" / f"{config.detector}.safetensors").unlink(missing_ok=True)
+    with owned(manifest.run / "detector", quiet) as still_ours, stop:
+        note = partial(record, manifest, "score", still_ours=still_ours)
+        note("running", config=values, inputs=inputs, progress=progress, outputs={}, weights={})
+        if restart:
+            (manifest.run / "detector" / f"{config.detector}.json").unlink(missing_ok=True)
+            checkpoint.clear(manifest.run / "detector")
             remove_tree(manifest.run / "scores" / config.detector)
-        record(
-            manifest, "score", "running", config=values, inputs=inputs, progress={"done": 0, "total": total}, outputs={}
-        )
-        detector, training = _trained_detector(manifest, spec, config, device, quiet)
-        source = {"detector": weights_digest(detector), "inputs": inputs}
-        done = _write_scores(manifest, spec, config, detector, source, stop, quiet)
-    progress = {"done": done, "total": total}
-    if stop:
-        record(manifest, "score", "interrupted", progress=progress)
-        raise stop.error(f"{done:,} of {total:,} episodes are scored", continue_command())
-    metrics = {**training, **_summary(manifest, config.detector)}
-    output = {"path": f"scores/{config.detector}", "digest": source["detector"]}
-    record(manifest, "score", "complete", progress=progress, metrics=metrics, outputs={"scores": output})
+        try:
+            found = _trained_detector(manifest, spec, config, device, stop, still_ours, quiet)
+            if found is None:
+                note("interrupted", progress=progress)
+                raise stop.error("a checkpoint of the detector is saved", continue_command())
+            detector, weights, training = found
+            source = {"detector": weights_digest(detector), "inputs": inputs}
+            progress["done"] = _write_scores(manifest, spec, config, detector, source, stop, still_ours, quiet)
+        except BadInput as error:
+            note("failed", problem=str(error))
+            raise
+        if progress["done"] < total:
+            note("interrupted", progress=progress)
+            raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
+        metrics = {**training, **_summary(manifest, config.detector)}
+        outputs = {"scores": {"path": f"scores/{config.detector}", "digest": source["detector"]}}
+        kept = {config.detector: weights}
+        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=kept)
     return {"run": str(manifest.run), "outcome": "scored", **metrics}
 
 
@@ -100,98 +101,43 @@ def _all_there(manifest: Manifest, detector: str) -> bool:
 
 
 def _trained_detector(
-    manifest: Manifest, spec: TaskSpec, config: ScoreConfig, device: torch.device, quiet: bool
-) -> tuple[Detector, dict[str, Any]]:
-    """The detector of an interrupted attempt with the same config and data, or a new one, trained and saved."""
+    manifest: Manifest,
+    spec: TaskSpec,
+    config: ScoreConfig,
+    device: torch.device,
+    stop: StopFlag,
+    still_ours: Callable[[], None],
+    quiet: bool,
+) -> tuple[Detector, str, dict[str, Any]] | None:
+    """A detector, the digest of its weights file and how its training went; None if stopped before it was trained.
+
+    One that an interrupted attempt with the same config and data has trained, wholly or in part, is taken up.
+    """
     torch.manual_seed(config.seed)
     detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
     weights = manifest.run / "detector" / f"{config.detector}.safetensors"
     described = weights.with_suffix(".json")
     made_from = {"config": vars(config), "inputs": digests(manifest, *SPLITS)}
-    if weights.exists() and described.exists():
-        data, found = read_file(weights), _read_described(described)
-        if found.get("made_from") == made_from and found.get("weights") == hashlib.sha256(data).hexdigest():
+    data = read_file(weights) if weights.exists() else b""
+    digest = hashlib.sha256(data).hexdigest()
+    with contextlib.suppress(DamagedData):  # a damaged detector is made again
+        found = read_json(described)
+        whole = found.pop("checksum", None) == json_checksum(found)
+        if whole and found.get("made_from") == made_from and found.get("digest") == digest:
             detector.load_state_dict(load_weights(data))
-            return detector, found["training"]
+            return detector, digest, found["training"]
     reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
-    training = train_detector(detector, reservoir, config, device, quiet)
-    make_folder(weights.parent)
+    mark = json_checksum(made_from)
+    training = train_detector(detector, reservoir, config, device, weights.parent, mark, stop, still_ours, quiet)
+    if training is None:
+        return None
     data = save_weights({k: v.cpu() for k, v in detector.state_dict().items()})
-    write_durably(weights, data)
-    values = {"made_from": made_from, "training": training, "weights": hashlib.sha256(data).hexdigest()}
-    write_durably(described, to_json({**values, "checksum": json_checksum(values)}))
-    return detector, training
-
-
-def _read_described(path: Path) -> dict[str, Any]:
-    """What is known of a detector that an interrupted attempt left; nothing if that is damaged."""
-    try:
-        values = read_json(path)
-    except DamagedData:
-        return {}
-    return values if values.pop("checksum", None) == json_checksum(values) else {}
-
-
-def train_detector(
-    detector: Detector, reservoir: Reservoir, config: ScoreConfig, device: torch.device, quiet: bool
-) -> dict[str, Any]:
-    """Train until the held-out loss no longer falls; then check that the scores separate."""
-    order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
-    shuffled = torch.from_numpy(order)
-    windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
-    row_bytes = sum(values[0].nbytes for values in reservoir.windows.values())
-    batch = min(BATCH, max(32, BATCH_BYTES // row_bytes))
-
-    def steps(rows: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
-        found = shuffled[rows]
-        real, y = (torch.from_numpy(values)[found].to(device) for values in (reservoir.real, reservoir.y))
-        return {name: values[found].to(device) for name, values in windows.items()}, real, y
-
-    held_out = max(1, len(reservoir) // 10)
-    held = steps(torch.arange(held_out))
-    y = held[2]
-    generator = torch.Generator().manual_seed(config.seed)
-    optimiser = torch.optim.Adam(detector.parameters(), lr=2e-3)
-    best, stale, update = float("inf"), 0, 0
-    with console.Progress("detector", "update", config.updates, quiet=quiet) as bar:
-        while update < config.updates and stale < PATIENCE:
-            for _ in range(min(EVALUATE_EVERY, config.updates - update)):
-                rows = torch.randint(held_out, max(len(reservoir), held_out + 1), (batch,), generator=generator)
-                local, real, wanted = steps(rows.clamp(max=len(reservoir) - 1))
-                output = detector(local, real)
-                optimiser.zero_grad(set_to_none=True)
-                detector.loss(output, wanted).backward()
-                optimiser.step()
-                update += 1
-            with torch.no_grad():
-                output = detector(*held[:2])
-                loss = float(detector.loss(output, y))
-            stale = 0 if loss < 0.995 * best else stale + 1
-            best = min(best, loss)
-            bar.advance(update - bar.done, f"held-out loss {loss:.4g}")
-    scores = detector.score(output, y).detach()
-    return {"detector_updates": update, "held_out_loss": best, **separation(detector, output, y, scores)}
-
-
-def separation(detector: Detector, output: torch.Tensor, y: torch.Tensor, scores: torch.Tensor) -> dict[str, Any]:
-    """The stated check: are held-out steps with high scores those that really vary?
-
-    Deviation = what remains unexplained by the detector's best guess. `separation` compares its mean over the tenth of
-    the steps with the highest scores with that over the rest.
-    """
-    if detector.kind == "quantile":
-        deviation = (y - output.median(-1).values).abs()
-    elif detector.kind == "classifier":
-        deviation = torch.nn.functional.cross_entropy(output, y.long(), reduction="none")
-    else:
-        deviation = (y - output.squeeze(-1)).abs()
-    deviation = deviation.detach()
-    count = max(1, len(scores) // 10)
-    order = scores.argsort(descending=True)
-    high = float(deviation[order[:count]].mean())
-    rest = float(deviation[order[count:]].mean()) if len(order) > count else high  # a single step shows nothing
-    ratio = high / max(rest, 1e-6)
-    return {"separation": ratio, "separates": bool(ratio >= SEPARATION)}
+    digest = hashlib.sha256(data).hexdigest()
+    write_durably(weights, data, still_ours)
+    described_by = {"made_from": made_from, "digest": digest, "training": training}
+    write_durably(described, to_json({**described_by, "checksum": json_checksum(described_by)}), still_ours)
+    checkpoint.clear(weights.parent)
+    return detector, digest, training
 
 
 def _write_scores(
@@ -201,6 +147,7 @@ def _write_scores(
     detector: Detector,
     source: dict[str, Any],
     stop: StopFlag,
+    still_ours: Callable[[], None],
     quiet: bool,
 ) -> int:
     """Score every group of every split that is not scored yet; returns the episodes scored in all."""
@@ -208,7 +155,7 @@ def _write_scores(
     total, done = sum(s.identity.episodes for s in shards), 0
     with console.Progress("score", "episode", total, quiet=quiet) as bar:
         for shard in shards:
-            writer = ScoreWriter(score_path(manifest.run, config.detector, shard), shard, source)
+            writer = ScoreWriter(score_path(manifest.run, config.detector, shard), shard, source, still_ours)
             missing = writer.missing_groups()
             already = shard.identity.episodes - sum(len(shard.rows(g)) for g in missing)
             done += already
@@ -219,7 +166,10 @@ def _write_scores(
                     if stop:
                         break
                     steps = group_steps(shard, group, spec, config.gamma)
-                    writer.add(group, score_steps(detector, steps))
+                    found = score_steps(detector, steps)
+                    if not np.isfinite(found).all():
+                        raise BadInput(f"a score of commit group {group} of {shard.path} is not finite; check the data")
+                    writer.add(group, found)
                     done += len(shard.rows(group))
                     bar.advance(len(shard.rows(group)))
                     if time.monotonic() - published >= PUBLISH_EVERY:

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from stores import lease as leases
-from stores.errors import DamagedData
-from stores.files import make_folder, refuse_link
+from stores.errors import DamagedData, StoreError
+from stores.files import allowed, drop_partials, make_folder, refuse_link
 from stores.layout import Field
-from stores.manifest import Manifest
+from stores.manifest import Manifest, turn
 from stores.reader import Trajectories
 
 from .. import console
@@ -46,11 +46,9 @@ def again(manifest: Manifest, stage: str, restart: bool) -> str:
 def open_run(run: Path | None) -> Manifest:
     """The run's manifest, its data complete, and no links in the way of what is written."""
     manifest = Manifest.load(find_run(run))
-    inner = ("agent", "baseline", "logs", "logs/train-baseline", "rounds")
-    for folder in (manifest.run, *(manifest.run / name for name in inner)):
-        refuse_link(folder)
-        for path in folder.iterdir() if folder.is_dir() else ():
-            refuse_link(path)
+    _refuse_links(manifest.run, 0)
+    for name, depth in (("agent", 1), ("baseline", 1), ("logs", 2), ("rounds", 1), ("scores", 3)):
+        _refuse_links(manifest.run / name, depth)
     entry = refresh_collect(manifest)
     if entry.get("status") != "complete":
         raise _not_collected(manifest.run, entry)
@@ -68,6 +66,13 @@ def _not_collected(run: Path, entry: dict[str, Any]) -> StageMissing:
         f"{run} is not completely collected: {entry['progress']['done']:,} of {entry['progress']['total']:,} episodes "
         f"are there. Missing: {parts}. Run this first: {collect_command(run, entry)}"
     )
+
+
+def _refuse_links(folder: Path, depth: int) -> None:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        refuse_link(path)
+        if depth:
+            _refuse_links(path, depth - 1)
 
 
 def require(manifest: Manifest, stage: str) -> dict[str, Any]:
@@ -110,7 +115,8 @@ def is_up_to_date(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
             "run it again on those there are now."
         )
-    if entry["status"] == "complete" and (altered := altered_weights(manifest, stage)):
+    trained = entry["status"] == "complete" and stage != "score"  # which makes a damaged detector again by itself
+    if trained and (altered := altered_weights(manifest, stage)):
         raise DamagedData(
             f"{altered[0]} is missing, damaged or not what was trained. Run "
             f"`{again(manifest, stage, restart=True)}` to train it again."
@@ -118,24 +124,36 @@ def is_up_to_date(
     return bool(entry["status"] == "complete")
 
 
-def record(manifest: Manifest, stage: str, status: str, **more: Any) -> None:
-    """Write the stage's entry: what is given replaces what was there before."""
-    manifest.data = Manifest.load(manifest.run).data
-    entry = {**manifest.stages.get(stage, {}), **more, "status": status}
-    entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
-    manifest.stages[stage] = entry
-    manifest.save()
+def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[], None] = allowed, **more: Any) -> None:
+    """Write the stage's entry, unless another attempt took over: what is given replaces what was there before."""
+    with turn(manifest.run):
+        manifest.data = Manifest.load(manifest.run).data
+        entry = {**manifest.stages.get(stage, {}), **more, "status": status}
+        entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
+        manifest.stages[stage] = entry
+        manifest.save(still_ours)
 
 
 @contextmanager
 def owned(folder: Path, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Own a stage's output folder; yields a check that raises if another attempt has taken it over since."""
+    """Own a stage's output folder; yields a check that raises if another attempt has taken it over since.
+
+    Every commit of the stage makes that check right before the rename that counts.
+    """
     make_folder(folder)
     lease, earlier = leases.take(folder)
     if earlier:
         console.note(f"taking over from {earlier.describe()}", quiet)
+
+    def still_ours() -> None:
+        leases.check(folder, lease)
+
     try:
-        yield lambda: leases.check(folder, lease)
+        drop_partials(folder)
+        yield still_ours
+    except (StoreError, OSError):
+        still_ours()  # whoever took over drops our temporary files: tell that from a failing disk
+        raise
     finally:
         leases.release(folder, lease)
 

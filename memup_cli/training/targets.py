@@ -4,6 +4,7 @@ import numpy as np
 
 from stores.layout import Field
 
+from ..errors import BadInput
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 
 TARGET = "y"
@@ -37,7 +38,11 @@ def discounted_returns(rewards: np.ndarray, gamma: float) -> np.ndarray:
 def targets(spec: TaskSpec, arrays: dict[str, np.ndarray], gamma: float) -> np.ndarray:
     """y of every step of a whole episode."""
     if spec.target_kind == "return":
-        return discounted_returns(arrays[spec.target], gamma).astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = discounted_returns(arrays[spec.target], gamma).astype(np.float32)
+        if not np.isfinite(found).all():
+            raise BadInput(f"the return of an episode is not finite: its `{spec.target}` holds extreme values")
+        return found
     return arrays[spec.target]
 
 

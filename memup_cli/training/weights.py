@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,20 @@ def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
     return model.eval()
 
 
-def save_model(folder: Path, model: nn.Module, task: dict[str, Any], config: dict[str, Any], which: str) -> str:
-    """Write the best or the last weights; returns their digest."""
+def save_model(
+    folder: Path,
+    model: nn.Module,
+    task: dict[str, Any],
+    config: dict[str, Any],
+    which: str,
+    still_ours: Callable[[], None],
+) -> str:
+    """Write the best or the last weights, unless another attempt has taken over; returns their digest."""
     make_folder(folder)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     data = save(weights, {"digest": tensors_digest(weights)})
-    write_durably(folder / f"{which}.safetensors", data)
-    write_durably(folder / "config.json", to_json({"task": task, "config": config}))
+    write_durably(folder / f"{which}.safetensors", data, still_ours)
+    write_durably(folder / "config.json", to_json({"task": task, "config": config}), still_ours)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -1,4 +1,5 @@
 /* Fault injection for the tests: LD_PRELOAD this, and every call that changes a file below $SHIM_ROOT is counted.
+ * A process that was forked from one with the shim loaded calls shim_start() to read its own variables.
  *
  *   SHIM_AT=<n>      the call that goes wrong, counted from 1 over all threads of the process
  *   SHIM_ACT=<what>  kill      die instead of making it
@@ -7,6 +8,8 @@
  *                    once:<e>  fail with errno e
  *                    from:<e>  fail with errno e, and so does every later call
  *                    did:<e>   make it, but answer errno e (a rename retried by a file server)
+ *                    sig:<n>   first send signal n to the process, and again at the next call
+ *                    stop      first stop the process, as kill -STOP does
  *   SHIM_COUNT=<f>   append one byte to file f per call, so that its size is their number
  */
 #define _GNU_SOURCE
@@ -34,7 +37,9 @@ static int at, code, counter = -1;
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-__attribute__((constructor)) static void start(void) {
+__attribute__((constructor)) void shim_start(void) {
+    root_length = 0;
+    calls = 0;
     const char *folder = getenv("SHIM_ROOT"), *what = getenv("SHIM_ACT"), *count = getenv("SHIM_COUNT");
     if (!folder || !realpath(folder, root)) return;
     root_length = strlen(root);
@@ -58,7 +63,9 @@ static enum verdict judge(void) {
     int call = atomic_fetch_add(&calls, 1) + 1;
     if (counter >= 0) syscall(SYS_write, counter, ".", 1);
     if (is("from") && at && call >= at) return FAIL;
+    if (is("sig") && at && (call == at || call == at + 1)) syscall(SYS_kill, getpid(), code);
     if (call != at) return PASS;
+    if (is("stop")) syscall(SYS_kill, getpid(), SIGSTOP);
     if (is("kill")) die();
     return is("once") ? FAIL : is("torn") ? TORN : is("after") ? AFTER : is("did") ? DID : PASS;
 }
@@ -100,6 +107,7 @@ static int fd_below(int fd) {
 
 int rename(const char *a, const char *b) { DECIDE(path_below(b)) MAKE(NEXT(rename)(a, b)); }
 int unlink(const char *a) { DECIDE(path_below(a)) MAKE(NEXT(unlink)(a)); }
+int unlinkat(int folder, const char *a, int flags) { DECIDE(fd_below(folder)) MAKE(NEXT(unlinkat)(folder, a, flags)); }
 int rmdir(const char *a) { DECIDE(path_below(a)) MAKE(NEXT(rmdir)(a)); }
 int mkdir(const char *a, mode_t m) { DECIDE(path_below(a)) MAKE(NEXT(mkdir)(a, m)); }
 int fsync(int fd) { DECIDE(fd_below(fd)) MAKE(NEXT(fsync)(fd)); }
@@ -112,6 +120,19 @@ ssize_t write(int fd, const void *data, size_t size) {
         die();
     }
     MAKE(NEXT(write)(fd, data, size));
+}
+
+/* A file server may report only now that the data did not fit; the descriptor is gone all the same. */
+int close(int fd) {
+    int flags = root_length ? fcntl(fd, F_GETFL) : -1;
+    int counts = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && fd_below(fd);
+    enum verdict verdict = counts ? judge() : PASS;
+    if (verdict == FAIL) {
+        NEXT(close)(fd);
+        errno = code;
+        return -1;
+    }
+    MAKE(NEXT(close)(fd));
 }
 
 #define OPEN(name, ...)                                                        \

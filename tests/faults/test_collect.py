@@ -1,4 +1,4 @@
-"""Whatever happens to collect, at whatever call: nothing committed is lost, and the finished store is the same."""
+"""Whatever happens to collect: nothing committed is lost, and the finished store is the same."""
 
 import contextlib
 import io
@@ -18,13 +18,9 @@ from stores.integrity import Check, check_shard
 from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
 from tests.cli import Memup, files_of
-from tests.faults.injection import count_calls, run_with_fault
+from tests.faults.stages import TMAZE
 
 SMALL = ["collect", "copy", "--length", "20", "--episodes", "7", "--test-episodes", "2", "--run", "run"]
-TMAZE = [
-    *("collect", "tmaze", "--length", "270000", "--episodes", "2", "--test-episodes", "1", "--commit-every", "0"),
-    *("--run", "run", "--workers", "1"),
-]
 
 
 def committed(run: Path) -> dict[str, int]:
@@ -58,56 +54,9 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def sweep(tmp_path: Path, reference: Path, action: str, points: list[int]) -> dict[int, int]:
-    """Exit codes by point, each point on a fresh folder."""
-    codes = {}
-    for at in points:
-        folder = tmp_path / str(at)
-        folder.mkdir()
-        done = run_with_fault(folder, TMAZE, at, action)
-        codes[at] = done.returncode
-        assert "Traceback" not in done.stderr, done.stderr
-        assert_nothing_lost(folder, reference, {})
-        shutil.rmtree(folder)
-    return codes
-
-
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> int:
-    folder = tmp_path_factory.mktemp("calls")
-    return count_calls(folder, TMAZE, tmp_path_factory.mktemp("counter") / "count")
-
-
-FAULTS = [
-    ("kill", {-signal.SIGKILL}),
-    ("after", {-signal.SIGKILL}),
-    ("torn", {-signal.SIGKILL}),
-    ("once:28", {0, 74}),
-    ("from:28", {74}),
-    ("once:5", {0, 74}),
-    ("did:2", {0, 74}),
-]
-
-
-@pytest.mark.parametrize(("action", "allowed"), FAULTS)
-def test_a_fault_at_some_calls_loses_nothing(tmp_path, reference, calls, action, allowed):
-    points = random.Random(action).sample(range(1, calls + 1), 3)
-    codes = sweep(tmp_path, reference, action, points)
-    assert set(codes.values()) <= allowed, codes
-
-
-# Dying before a call is dying after the one before it, and torn dies before every call that writes nothing.
-@pytest.mark.slow
-@pytest.mark.parametrize(("action", "allowed"), [f for f in FAULTS if f[0] in ("torn", "from:28", "once:5", "did:2")])
-def test_a_fault_at_every_call_loses_nothing(tmp_path, reference, calls, action, allowed):
-    codes = sweep(tmp_path, reference, action, list(range(1, calls + 1)))
-    print(f"{action}: {calls} points, exit codes {sorted(set(codes.values()))}")
-    assert set(codes.values()) <= allowed, codes
-
-
-def kill_at_random(memup: Memup, reference: Path, kills: int, seed: int) -> int:
-    """kill -9 at random moments, again and again, until so many kills have hit; returns the finished collections."""
-    rng, hits, finished = random.Random(seed), 0, 0
+def kill_at_random(memup: Memup, reference: Path, kills: int, seed: int) -> None:
+    """kill -9 at random moments, again and again, until so many kills have hit."""
+    rng, hits = random.Random(seed), 0
     run = memup.folder / "run"
     before: dict[str, int] = {}
     began = time.monotonic()
@@ -128,18 +77,19 @@ def kill_at_random(memup: Memup, reference: Path, kills: int, seed: int) -> int:
         if process.returncode == 0:
             assert files_of(run / "trajectories") == files_of(reference / "trajectories")
             shutil.rmtree(run)
-            before, finished = {}, finished + 1
+            before = {}
     assert_nothing_lost(memup.folder, reference, before)
-    return finished
 
 
-def test_kills_at_random_moments_lose_nothing(memup, reference):
+def test_kills_at_random_moments_lose_nothing(memup, reference, tally):
     kill_at_random(memup, reference, kills=4, seed=1)
+    tally("collect", faults=4)
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_at_random_moments_lose_nothing(memup, reference):
-    print(f"100 kills, {kill_at_random(memup, reference, kills=100, seed=2)} collections finished in between")
+def test_a_hundred_kills_at_random_moments_lose_nothing(memup, reference, tally):
+    kill_at_random(memup, reference, kills=100, seed=2)
+    tally("collect", faults=100)
 
 
 def wait_for_commit(run: Path, process: subprocess.Popen[str]) -> None:

@@ -1,0 +1,177 @@
+"""Two attempts at one stage: the one that lost its lease commits nothing more, and says who has it."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stores.manifest import Manifest
+from tests.cli import environment, files_of
+from tests.faults.injection import Forks, Running
+from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, SCORE_STAGE, STAGES, Stage, fresh
+
+ELSEWHERE = {"host": "node7", "pid": 42, "job": "99"}
+
+
+def stop_at(forks: Forks, folder: Path, stage: Stage, at: int) -> Running:
+    """Start a stage that stops before a call that changes a file, like a process on a node that hangs."""
+    running = forks.start(folder, stage.command, SHIM_AT=str(at), SHIM_ACT="stop")
+    while running.state() not in "TZ":
+        pass
+    return running
+
+
+def give_away(run: Path, token: str) -> list[Path]:
+    """As if attempts on another host had taken every lease over; with the same token, as if ours ran there."""
+    leases = sorted(run.rglob("lease.json"))
+    for lease in leases:
+        found = {**json.loads(lease.read_text()), **ELSEWHERE}
+        lease.write_text(json.dumps(found | ({"token": token} if token else {})))
+    return leases
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_an_attempt_that_lost_its_lease_stops_and_the_next_takes_over(
+    forks,
+    places,
+    prepare,
+    undisturbed,
+    tally,
+    stage,
+):
+    calls, expected = undisturbed(stage)
+    folder = fresh(places, prepare(stage))
+    zombie = stop_at(forks, folder, stage, calls // 2)
+    assert zombie.state() == "T"
+    alive = forks(folder, stage.command)
+    assert alive.code == 75
+    assert f"process {zombie.pid} on " in alive.err
+    assert give_away(folder / "run", "other")
+    before = committed_files(folder / "run")
+    zombie.send_signal(signal.SIGCONT)
+    fenced = zombie.wait()
+    assert fenced.code == 75, fenced.err
+    assert "process 42 on node7, job 99" in fenced.err
+    assert "without committing anything more" in fenced.err
+    assert committed_files(folder / "run") == before
+    again = forks(folder, stage.command)
+    assert again.code == 0, again.err
+    assert "taking over from process 42 on node7, job 99" in again.err
+    assert stage.result(folder / "run") == expected
+    tally(stage.name, faults=1, wrong=0)
+
+
+def committed_files(run: Path) -> dict[str, bytes]:
+    """What counts: no half-written files, no logs (a zombie still has its own open), no copy of the old manifest."""
+    skipped = (".partial", "metrics.jsonl", "manifest.previous.json")
+    return {k: v for k, v in files_of(run).items() if not k.endswith(skipped) and "tfevents" not in k}
+
+
+def fence(forks: Forks, places: Path, start: Path, stage: Stage, expected: dict, points: list[int]) -> list[int]:
+    """Stop at each point, let a successor finish, wake the zombie; its exit codes. The result is the same for all."""
+    codes = []
+    for at in points:
+        folder = fresh(places, start)
+        zombie = stop_at(forks, folder, stage, at)
+        give_away(folder / "run", "")
+        successor = forks(folder, stage.command)
+        assert successor.code == 0, f"successor of one stopped at {at}: {successor.err}"
+        zombie.send_signal(signal.SIGCONT)
+        done = zombie.wait()
+        assert "Traceback" not in done.err, f"stopped at {at}: {done.err}"
+        assert done.code in (0, 75), f"stopped at {at}: {done.err}"
+        codes.append(done.code)
+        again = forks(folder, stage.command)
+        assert again.code == 0, f"after one stopped at {at}: {again.err}"
+        assert stage.result(folder / "run") == expected, f"stopped at {at}"
+        shutil.rmtree(folder)
+    return codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_a_zombie_that_wakes_after_its_successor_finished_changes_nothing(
+    forks,
+    places,
+    prepare,
+    undisturbed,
+    tally,
+    stage,
+):
+    calls, expected = undisturbed(stage)
+    points = sorted(random.Random(stage.name).sample(range(1, calls + 1), min(calls, 40)))
+    codes = fence(forks, places, prepare(stage), stage, expected, points)
+    tally(stage.name, points=len(points), faults=len(points))
+    assert codes.count(75) > len(points) // 2, "most of them had something left to commit"
+
+
+@pytest.mark.parametrize("stage", [SCORE_STAGE, MEMORY_STAGE, AGENT_STAGE], ids=lambda s: s.name)
+def test_a_zombie_does_not_record_its_stage_as_complete(forks, places, prepare, undisturbed, tally, stage):
+    """Stopped before the last record in the manifest: its lease goes, and the record must not come."""
+    calls, _ = undisturbed(stage)
+    folder = fresh(places, prepare(stage))
+    run = folder / "run"
+    zombie, at = None, calls
+    while zombie is None or Manifest.load(run).stages[stage.name]["status"] == "complete":
+        if zombie is not None:
+            zombie.send_signal(signal.SIGKILL)
+            zombie.wait()
+            shutil.rmtree(folder)
+            folder = fresh(places, prepare(stage))
+            run = folder / "run"
+        zombie = stop_at(forks, folder, stage, at)
+        at -= 1
+    zombie.send_signal(signal.SIGKILL)  # that was the folder's sync; three calls before is the temporary file's
+    zombie.wait()
+    shutil.rmtree(folder)
+    folder = fresh(places, prepare(stage))
+    run = folder / "run"
+    zombie = stop_at(forks, folder, stage, at - 3)
+    give_away(run, "other")
+    zombie.send_signal(signal.SIGCONT)
+    fenced = zombie.wait()
+    assert fenced.code == 75, fenced.err
+    assert "process 42 on node7, job 99" in fenced.err
+    assert Manifest.load(run).stages[stage.name]["status"] == "running"
+    tally(stage.name, faults=1)
+
+
+RECORDER = """
+import sys
+from pathlib import Path
+from memup_cli.training.stages import record
+from stores.manifest import Manifest
+manifest = Manifest.load(Path("run"))
+for i in range(int(sys.argv[2])):
+    record(manifest, sys.argv[1], "running", progress={"done": i + 1, "total": 0})
+"""
+
+
+def test_stages_that_record_at_the_same_time_do_not_lose_each_other(places, prepare, tally):
+    folder = fresh(places, prepare(MEMORY_STAGE))
+    names = ["train-baseline/lstm", "train-baseline/srnn"]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", RECORDER, name, "60"], cwd=folder, env=environment()) for name in names
+    ]
+    assert [process.wait() for process in processes] == [0, 0]
+    stages = Manifest.load(folder / "run").stages
+    assert [stages[name]["progress"]["done"] for name in names] == [60, 60]
+    tally("manifest", faults=1)
+
+
+def test_restart_does_not_touch_the_scores_that_somebody_makes(forks, places, prepare, undisturbed, tally):
+    calls, _ = undisturbed(SCORE_STAGE)
+    folder = fresh(places, prepare(SCORE_STAGE))
+    zombie = stop_at(forks, folder, SCORE_STAGE, 3 * calls // 4)
+    before = files_of(folder / "run")
+    refused = forks(folder, [*SCORE_STAGE.command, "--restart"])
+    assert refused.code == 75
+    assert files_of(folder / "run") == before
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.wait().code == 0
+    tally("score", faults=1)
