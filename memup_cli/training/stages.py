@@ -115,7 +115,8 @@ def is_up_to_date(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
             "run it again on those there are now."
         )
-    trained = entry["status"] == "complete" and stage != "score"  # which makes a damaged detector again by itself
+    # The other stages make damaged weights again by themselves.
+    trained = entry["status"] == "complete" and stage == "train-memory"
     if trained and (altered := altered_weights(manifest, stage)):
         raise DamagedData(
             f"{altered[0]} is missing, damaged or not what was trained. Run "

@@ -23,6 +23,11 @@ def rollouts(train, size: int) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize("opened", [["copy", "--length", 200]], indirect=True)
+class Always:
+    def chance(self, arrays):
+        return np.ones(len(arrays["x"]))
+
+
 def test_digits_are_rarer_than_marks_and_blanks_have_the_least_chance(opened):
     train, spec = opened
     rarity = Rarity(train, spec, 10)
@@ -43,10 +48,6 @@ def test_noise_is_not_rare_but_marks_are(opened):
 
 
 def test_kept_rollouts_come_back_with_the_states_they_began_in(monkeypatch):
-    class Always:
-        def chance(self, arrays):
-            return np.ones(len(arrays["x"]))
-
     replay = Replay(6, 5, Always(), ("x",), seed=0)
     for update in range(4):
         number = np.arange(4 * update, 4 * update + 4)
@@ -59,7 +60,25 @@ def test_kept_rollouts_come_back_with_the_states_they_began_in(monkeypatch):
         expected = np.where(mixed["fresh"], 0, mixed["x"][:, 0] + 100)
         np.testing.assert_array_equal(states[0][4:, 0].numpy(), expected[4:])
     again = Replay(6, 5, Always(), ("x",), seed=0)
-    again.load(replay.state())
+    again.load(replay.state(), lambda rows: rows)
     for one, other in zip(replay.mix(batch, state, 9), again.mix(batch, state, 9), strict=True):
         values = (one.values(), other.values()) if isinstance(one, dict) else (one, other)
         assert all(np.array_equal(a, b) for a, b in zip(*values, strict=True))
+
+
+def test_rings_of_several_processes_are_shared_out_anew():
+    rings = []
+    for rank, size in enumerate((3, 3)):
+        rings.append(Replay(size, 2, Always(), ("x",), seed=rank))
+        number = np.arange(10 * rank, 10 * rank + 2 + rank)
+        batch = {"x": np.tile(number[:, None], (1, 3)), "fresh": np.zeros(len(number), bool)}
+        rings[-1].mix(batch, (torch.tensor(number).float().unsqueeze(-1),), 0)
+    merged = Replay.merged([ring.state() for ring in rings])
+    found = []
+    for rank in range(3):
+        part = Replay(2, 2, Always(), ("x",), seed=0)
+        part.load(merged, lambda rows, rank=rank: rows[rank::3].clone())
+        state = part.state()
+        assert state["arrays"]["x"][:, 0].tolist() == state["states"][0][:, 0].tolist()
+        found += state["arrays"]["x"][:, 0].tolist()
+    assert sorted(found) == [0, 1, 10, 11, 12]
