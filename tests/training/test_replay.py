@@ -22,12 +22,12 @@ def rollouts(train, size: int) -> list[dict[str, np.ndarray]]:
     return [{n: v[None, s : s + size] for n, v in episode.items()} for s in range(0, steps - size + 1, size)]
 
 
-@pytest.mark.parametrize("opened", [["copy", "--length", 200]], indirect=True)
 class Always:
     def chance(self, arrays):
         return np.ones(len(arrays["x"]))
 
 
+@pytest.mark.parametrize("opened", [["copy", "--length", 200]], indirect=True)
 def test_digits_are_rarer_than_marks_and_blanks_have_the_least_chance(opened):
     train, spec = opened
     rarity = Rarity(train, spec, 10)
