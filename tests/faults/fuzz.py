@@ -145,7 +145,8 @@ def examine(number: int, base: Path, expected: dict[str, Any], original: dict[st
             wrong.append(f"{command}: exit {code} without a word")
         elif code != expected[command]["code"] and codes["verify"] == 0 and promised:
             wrong.append(f"verify found nothing, but {command} ends with exit {code}: {err[-500:]}")
-    return {**found, "codes": codes, "wrong": wrong}
+    refused = any(code not in (0, expected[command]["code"]) for command, code in codes.items())
+    return {**found, "codes": codes, "refused": refused, "wrong": wrong}
 
 
 def reference(base: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -186,7 +187,15 @@ def in_child(number: int, *more: Any) -> dict[str, Any]:
         _, status = os.waitpid(child, 0)
     if status or not said:
         problem = f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"status {status}"
-        return {"number": number, "kind": "?", "file": "?", "change": "?", "codes": {}, "wrong": [problem]}
+        return {
+            "number": number,
+            "kind": "?",
+            "file": "?",
+            "change": "?",
+            "codes": {},
+            "refused": False,
+            "wrong": [problem],
+        }
     found: dict[str, Any] = json.loads(said)
     return found
 

@@ -42,7 +42,7 @@ def summary(found: list[dict[str, Any]]) -> str:
     lines = []
     for kind in sorted({f["kind"] for f in found}):
         these = [f for f in found if f["kind"] == kind]
-        refused = sum(any(f["codes"].values()) for f in these)
+        refused = sum(f["refused"] for f in these)
         lines.append(f"{kind:20} {len(these):5} mutations, {refused:5} refused, {len(these) - refused:5} harmless")
     codes = Counter(code for f in found for code in f["codes"].values())
     lines.append(f"exit codes: {', '.join(f'{code}: {codes[code]}' for code in sorted(codes))}")
