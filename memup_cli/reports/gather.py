@@ -195,6 +195,13 @@ def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
     trained = [s for s in status if s.startswith("train-baseline/") and status[s] in ("complete", "out of memory")]
     if trained and (not data["baselines"] or status.get("evaluate/baselines") == "stale"):
         hint("The baselines have not been compared.", f"memup evaluate baselines --run {run}")
+    for stage in data["stages"]:
+        if (
+            "/" in stage["name"]
+            and stage["name"].startswith("train-")
+            and stage["status"] not in ("complete", "out of memory")
+        ):
+            hint(f"{stage['name']} is {stage['status']}. It was started with:", stage["command"])
     images = any(len(field["shape"]) == 3 for field in spec["fields"])
     for name in _agents(list(status)):
         agent = name.partition("/")[2]

@@ -51,7 +51,7 @@ function time(seconds) {
   const minutes = Math.round(seconds / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
-const moment = (text) => (text ? text.replace("T", " ").replace("Z", " UTC") : "");
+const moment = (text) => (text ? text.replace("T", " ").replace(/:\d\dZ$/, " UTC") : "");
 const words = (name) => name.replaceAll("_", " ");
 const kindOf = (name) => (/accuracy|success/.test(name) ? "share" : "number");
 
@@ -68,7 +68,7 @@ function logTicks(low, high) {
   const found = [];
   const decades = Math.log10(high / low);
   for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
-    for (const m of decades < 1.5 ? [1, 2, 5] : [1]) found.push(m * 10 ** p);
+    for (const m of decades < 2.5 ? [1, 2, 5] : [1]) found.push(m * 10 ** p);
   const inside = found.filter((v) => v >= low * 0.999 && v <= high * 1.001);
   return inside.length > 6 ? inside.filter((_, i) => i % Math.ceil(inside.length / 6) === 0) : inside;
 }
@@ -103,7 +103,7 @@ function chart({ title, axis, series, kind = "number", asked = null }) {
   const xs = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
   function read() {
     const at = cursor === null ? null : xs[cursor];
-    legend.replaceChildren(el("span", { class: "at" }, at === null ? `last ${axis}` : `${axis} ${num(at)}`));
+    legend.replaceChildren(el("span", { class: "at" }, at === null ? `at the last ${axis === "steps" ? "step" : axis}` : `at ${axis === "steps" ? "step" : axis} ${num(at)}`));
     series.forEach((s, i) => {
       const k = at === null ? s.x.length - 1 : nearest(s.x, at);
       const outside = at !== null && (at > s.x[s.x.length - 1] || at < s.x[0]);
@@ -135,7 +135,7 @@ function chart({ title, axis, series, kind = "number", asked = null }) {
     for (const v of across) svg.append(draw("text", { x: Math.min(X(v), width - right - 8), y: height - 6, "text-anchor": X(v) < left + 8 ? "start" : "middle" }, null, short(v)));
     if (asked !== null && (!log || asked > 0)) {
       svg.append(draw("line", { class: "asked", x1: left, x2: width - right, y1: Y(asked), y2: Y(asked) }));
-      svg.append(draw("text", { x: width - right, y: Y(asked) - 5, "text-anchor": "end" }, null, `asked: ${figure(asked, kind)}`));
+      svg.append(draw("text", { x: width - right, y: Y(asked) + (Y(asked) < top + 14 ? 14 : -5), "text-anchor": "end" }, null, `asked: ${figure(asked, kind)}`));
     }
     for (const s of shown) {
       if (s.low && s.low.some((v, i) => v !== s.high[i])) {
@@ -217,7 +217,7 @@ function timeline(found) {
   function start(next) {
     episode = next;
     const points = episode.points;
-    chosen = 0;
+    chosen = points ? nearest(points.t, episode.length * 0.1) : 0;
     slider.hidden = !points;
     if (points) { slider.max = points.t.length - 1; slider.value = chosen; }
     again();
@@ -260,11 +260,12 @@ function timeline(found) {
         svg.append(draw("path", { class: `track ${name}`, d, fill: "none", "stroke-width": wide.toFixed(1) }, name === "score" ? color(0) : color(2)));
         return;
       }
+      const faint = episode.matters.count < episode.length / 2 ? 0.3 : 0.7; // elsewhere nobody asked for a prediction
       both.forEach((b, which) => {
         const c = name === "right" ? color(4) : which ? color(1) : "var(--soft)";
-        const line = (list) => "M" + list.map((v, k) => (v === null ? null : `${middle(k).toFixed(1)},${Y(v).toFixed(1)}`)).filter(Boolean).join("L");
-        if (b.high) svg.append(draw("path", { d: `${line(b.high)}L${line([...b.low].reverse()).slice(1).split("L").length ? b.low.map((v, k) => (v === null ? null : `${middle(k).toFixed(1)},${Y(v).toFixed(1)}`)).filter(Boolean).reverse().join("L") : ""}Z`, opacity: which ? 0.25 : 0.35, class: `track ${name}` }, c));
-        svg.append(draw("path", { d: line(b.high || b.low), fill: "none", "stroke-width": which ? 1 : 1.4, opacity: which ? 0.45 : 0.9, class: `track ${name}` }, c));
+        const places = (list) => list.map((v, k) => (v === null ? null : `${middle(k).toFixed(1)},${Y(v).toFixed(1)}`)).filter(Boolean);
+        if (b.high) svg.append(draw("path", { d: `M${places(b.high).join("L")}L${places(b.low).reverse().join("L")}Z`, opacity: which ? faint / 2 : 0.35, class: `track ${name}` }, c));
+        svg.append(draw("path", { d: `M${places(b.high || b.low).join("L")}`, fill: "none", "stroke-width": which ? 1 : 1.4, opacity: which ? faint : 0.9, class: `track ${name}` }, c));
       });
       if (name === "y") {
         const m = episode.matters;
@@ -289,7 +290,6 @@ function timeline(found) {
           marks.append(draw("line", { class: "target", x1: to, x2: to, y1: foot, y2: height - 18, "stroke-dasharray": "2 4", opacity: 0.6 }, color(1)));
         }
         marks.append(draw("line", { class: "cursor", x1: at, x2: at, y1: foot, y2: height - 18 }), draw("circle", { cx: at, cy: foot, r: 4.5 }, "var(--ink)"));
-        marks.append(draw("text", { class: "name", x: Math.max(left, Math.min(at, width - 40)), y: foot + 16, "text-anchor": at < left + 20 ? "start" : "middle" }, null, ""));
       }
       say();
     };

@@ -4,7 +4,17 @@ import json
 from bisect import bisect_left
 from typing import Any
 
-PLACES = {"seed", "shards", "slab_memory", "checkpoint_every"}  # what does not change the experiment
+# What does not change a curve: where it was computed, and when it was to stop.
+ASIDE = {
+    "seed",
+    "shards",
+    "slab_memory",
+    "checkpoint_every",
+    "until_rmse",
+    "until_accuracy",
+    "until_mse",
+    "until_success",
+}
 
 
 def group_runs(runs: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -30,7 +40,7 @@ def group_runs(runs: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 def _experiment(run: dict[str, Any], stage: str) -> dict[str, Any]:
     configs = {entry["name"]: entry["config"] for entry in run["stages"]}
     chain = [name for name in ("collect", "score", "train-memory") if name in configs and stage != name]
-    kept = {name: {k: v for k, v in configs[name].items() if k not in PLACES} for name in [*chain, stage]}
+    kept = {name: {k: v for k, v in configs[name].items() if k not in ASIDE} for name in [*chain, stage]}
     return {"task": {"name": run["task"]["name"], **run["task"]["options"]}, **kept}
 
 
