@@ -131,8 +131,9 @@ class Browser:
     def hover(self, selector: str, across: float, down: float = 0.5) -> None:
         """Move the mouse to a place in an element, given as shares of its size."""
         box = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center', "
-            "behavior: 'instant'}); const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
+            "return [b.left, b.top, b.width, b.height]; })()"
         )
         place = {"x": box[0] + across * box[2], "y": box[1] + down * box[3]}
         self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)

@@ -130,11 +130,15 @@ def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
     names = dict.fromkeys(key for row in rows for key in row if key not in ("update", "steps"))
     series = {}
     for name in names:
-        points = [(row.get(axis), row[name]) for row in rows if name in row]
-        points = [p for p in points if all(isinstance(v, int | float) and math.isfinite(v) for v in p)]
+        pairs = [(row.get(axis), row[name]) for row in rows if name in row]
+        points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if _is_number(x) and _is_number(y)]
         if points:
             series[name] = _thinned(points)
     return {"axis": axis, "series": series}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _thinned(points: list[tuple[float, float]]) -> dict[str, list[float]]:

@@ -23,9 +23,13 @@ def group_runs(runs: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for stage in stages:
         groups: dict[str, list[int]] = {}
-        for number, run in enumerate(runs):
-            if stage in run["curves"]:
-                groups.setdefault(json.dumps(_experiment(run, stage), sort_keys=True), []).append(number)
+        having = {number: _experiment(run, stage) for number, run in enumerate(runs) if stage in run["curves"]}
+        for number, experiment in having.items():
+            known = {part: _known(part, list(having.values())) for part in experiment}
+            shared = {
+                part: {k: v for k, v in values.items() if k in known[part]} for part, values in experiment.items()
+            }
+            groups.setdefault(json.dumps(shared, sort_keys=True), []).append(number)
         settings = [_flat(json.loads(key)) for key in groups]
         labels = [
             _label(flat, settings, runs, members) for flat, members in zip(settings, groups.values(), strict=True)
@@ -42,6 +46,11 @@ def _experiment(run: dict[str, Any], stage: str) -> dict[str, Any]:
     chain = [name for name in ("collect", "score", "train-memory") if name in configs and stage != name]
     kept = {name: {k: v for k, v in configs[name].items() if k not in ASIDE} for name in [*chain, stage]}
     return {"task": {"name": run["task"]["name"], **run["task"]["options"]}, **kept}
+
+
+def _known(part: str, experiments: list[dict[str, Any]]) -> set[str]:
+    """Options that all runs have: an older version of memup did not know each of today's."""
+    return set.intersection(*(set(experiment[part]) for experiment in experiments if part in experiment))
 
 
 def _flat(experiment: dict[str, Any]) -> dict[str, Any]:
