@@ -64,8 +64,9 @@ def _label(flat: dict[str, Any], all_of_them: list[dict[str, Any]], runs: list[d
     names = dict.fromkeys(name for other in all_of_them for name in other)
     apart = [n for n in names if len({json.dumps(other.get(n)) for other in all_of_them}) > 1]
     words = [f"{name.partition('.')[2].replace('_', ' ')} {flat[name]}" for name in apart if name in flat][:3]
-    task = runs[own[0]]["task"]
-    return f"{', '.join(words) or task['name']} ({len(own)} seeds)"
+    if "task.name" in apart:  # the rest follows from it
+        words = [flat["task.name"]]
+    return f"{', '.join(words) or runs[own[0]]['task']['name']} ({len(own)} seeds)"
 
 
 def _series(curves: list[dict[str, dict[str, list[float]]]]) -> dict[str, dict[str, list[float]]]:
