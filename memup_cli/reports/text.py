@@ -46,7 +46,7 @@ def _run(run: dict[str, Any]) -> list[str]:
         lines += ["### Curves", "", *_table(("stage", "curve", "first", "last", "lowest", "highest"), curves), ""]
     if run["hints"] or run["problems"]:
         lines += ["### What is missing", ""]
-        lines += [f"- {text(hint['what'])} `{hint['command'].replace('`', '')}`" for hint in run["hints"]]
+        lines += [f"- {text(hint['what'])} `{_code(hint['command'])}`" for hint in run["hints"]]
         lines += [f"- {text(problem)}" for problem in run["problems"]]
         lines.append("")
     return lines
@@ -110,6 +110,11 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else text(str(value))
+
+
+def _code(command: str) -> str:
+    """A command in a code span, which nothing in it can end."""
+    return re.sub(r"[\s`]+", " ", command)
 
 
 def text(value: str) -> str:
