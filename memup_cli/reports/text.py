@@ -23,6 +23,8 @@ def markdown(report: dict[str, Any]) -> str:
 def _run(run: dict[str, Any]) -> list[str]:
     options = ", ".join(f"{key} {value}" for key, value in run["task"]["options"].items())
     lines = [f"## {text(run['name'])}", "", f"{text(run['task']['name'])}: {text(options)}", ""]
+    heads: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
     if run["figures"]:
         heads = ("figure", "value", "95% interval", "asked", "over")
         rows = [(f["label"], _value(f), _interval(f), _asked(f), f["note"]) for f in run["figures"]]
