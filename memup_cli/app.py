@@ -9,7 +9,18 @@ import typer
 from typer.exceptions import TyperException
 
 from . import __version__, console
-from .commands import collect, evaluate, inspect_run, score, status, train_agent, train_baseline, train_memory, verify
+from .commands import (
+    collect,
+    evaluate,
+    inspect_run,
+    report,
+    score,
+    status,
+    train_agent,
+    train_baseline,
+    train_memory,
+    verify,
+)
 from .errors import MemupError, exit_code
 from .ranks import rank
 
@@ -28,6 +39,7 @@ app.command("train-memory", help=train_memory.HELP)(train_memory.train_memory)
 app.command("train-baseline", help=train_baseline.HELP)(train_baseline.train_baseline)
 app.command("train-agent", help=train_agent.HELP)(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
+app.command("report", help=report.HELP)(report.report)
 app.command("status")(status.status)
 app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)

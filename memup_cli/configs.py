@@ -234,6 +234,7 @@ class EvaluateOptions(BaseModel):
         "last", description="Which weights; best is the one with the lowest error on these same test episodes."
     )
     bins: int = Field(5, ge=1, le=100, description="Ranges of dependency length in the table.")
+    timelines: int = Field(3, ge=0, le=32, description="Test episodes to draw step by step in `memup report`.")
 
 
 def changed(recorded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """memup evaluate: memory error at the steps that matter, baselines beside it, and how well an agent plays."""
 
+import json
 from typing import Any
 
 import typer
@@ -24,6 +25,7 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
 
     from ..training.evaluation import predict_split, summary
     from ..training.stages import digests, open_run, prepare_device, record, require, spec_of, split_of
+    from ..training.timeline import timelines
     from ..training.weights import load_model
 
     device = prepare_device(stage.device, stage.threads)
@@ -39,6 +41,10 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     data = {"run": str(manifest.run), **summary(found, options.bins), "checkpoint": options.checkpoint}
     make_folder(manifest.run / "evaluation")
     write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
+    if options.timelines:
+        drawn = timelines(model, manifest, spec, config, options.timelines)
+        shown = {"checkpoint": options.checkpoint, **drawn}
+        write_durably(manifest.run / "evaluation" / "timeline.json", json.dumps(shown, allow_nan=False).encode())
     metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "interval")}
     inputs = digests(manifest, "test", "memory")
     record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)

@@ -1,7 +1,9 @@
 """How well the memory explains the steps that matter: y_k predicted from m_k and the query of step k."""
 
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,9 +85,8 @@ def predict_split(
     ][:count]  # fmt: skip
     where.sort(key=lambda item: int(item[1][LENGTH]))  # alike lengths together: less padding
     longest = int(where[-1][1][LENGTH])
-    row_bytes = sum(f.row_bytes for f in spec.fields) + 16
-    block = min(longest, max(SWEEP, trajectories.shards[0].layout.chunk_steps))
-    batch = max(1, min(count, BLOCK_BYTES // (block * row_bytes)))
+    block, batch = block_size(trajectories, spec, longest)
+    batch = min(count, batch)
     parts = []
     training = model.training
     model.eval()
@@ -98,16 +99,56 @@ def predict_split(
     return Predictions(episode, step, y, error, nll, spec.target_kind)
 
 
+def block_size(trajectories: Trajectories, spec: TaskSpec, longest: int) -> tuple[int, int]:
+    """Steps to read at a time, and of how many episodes side by side."""
+    row_bytes = sum(f.row_bytes for f in spec.fields) + 16
+    block = min(longest, max(SWEEP, trajectories.shards[0].layout.chunk_steps))
+    return block, max(1, BLOCK_BYTES // (block * row_bytes))
+
+
 def _sweep(
     model: MemoryModel, where: list[tuple[Shard, np.ndarray]], first: int, spec: TaskSpec, gamma: float, block: int
 ) -> list[tuple[np.ndarray, ...]]:
+    read = Reader()
+    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
+    found: list[tuple[np.ndarray, ...]] = []
+    for piece in pieces(model, where, spec, block, read):
+        episode, step = np.nonzero(piece.matters)
+        if not len(episode):
+            continue
+        y = np.array([whole_targets[e][piece.start + s] for e, s in zip(episode, step, strict=True)])
+        with torch.no_grad():
+            prediction = piece.predictions(model, episode, step)
+            target = torch.from_numpy(y).to(prediction.device)
+            nll = model.losses(prediction, target)
+            error = (prediction.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
+        found.append((first + episode, piece.start + step, y, error.cpu().numpy(), nll.cpu().numpy()))
+    return found
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The memory's states along a few steps of episodes side by side."""
+
+    start: int  # step of the episodes
+    matters: np.ndarray  # (B, n)
+    m: torch.Tensor  # (B, n, H)
+    contexts: Callable[[np.ndarray, np.ndarray], torch.Tensor]  # c of (episode, step), steps counted from the start
+
+    def predictions(self, model: MemoryModel, episode: np.ndarray, step: np.ndarray) -> torch.Tensor:
+        """What the state at some steps says of these steps themselves."""
+        at = torch.from_numpy(episode).to(self.m.device), torch.from_numpy(step).to(self.m.device)
+        return model.predict(self.m[at], self.contexts(episode, step))
+
+
+def pieces(
+    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], spec: TaskSpec, block: int, read: "Reader"
+) -> Iterator[Piece]:
+    """Walk the memory through whole episodes, with at most `block` steps of each in RAM."""
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     state = model.memory.initial(len(where))
     carried = model.context.initial(len(where)) if isinstance(model.context, FROM_THE_START) else ()
-    found: list[tuple[np.ndarray, ...]] = []
-    read = Reader()
-    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
     sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
@@ -115,31 +156,27 @@ def _sweep(
         arrays, matters = read_block(read, where, lengths, spec, start - lead, stop)
         for a in range(lead, stop - start + lead, sweep):
             b = min(a + sweep, stop - start + lead)
+            names = {*spec.memory_input, *spec.query} if carried else spec.memory_input
+            inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in names}
             with torch.no_grad():
-                names = {*spec.memory_input, *spec.query} if carried else spec.memory_input
-                inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in names}
                 m, state = model.rollout(inputs, state)
-                c = None
                 if isinstance(model.context, FROM_THE_START):
                     c, carried = model.context(inputs, carried)
-                episode, step = np.nonzero(matters[:, a:b])
-                if not len(episode):
-                    continue
-                at = torch.from_numpy(episode).to(device), torch.from_numpy(step).to(device)
-                context = c[at] if c is not None else _contexts(model, arrays, episode, a + step, start - lead)
-                prediction = model.predict(m[at], context)
-                y = np.array([whole_targets[e][start - lead + a + s] for e, s in zip(episode, step, strict=True)])
-                target = torch.from_numpy(y).to(device)
-                nll = model.losses(prediction, target)
-                error = (prediction.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
-            found.append((first + episode, start - lead + a + step, y, error.cpu().numpy(), nll.cpu().numpy()))
-    return found
+                    contexts = partial(_rows, c)
+                else:
+                    contexts = partial(_contexts, model, arrays, start - lead, a)
+            yield Piece(start - lead + a, matters[:, a:b], m, contexts)
+
+
+def _rows(c: torch.Tensor, episode: np.ndarray, step: np.ndarray) -> torch.Tensor:
+    return c[torch.from_numpy(episode).to(c.device), torch.from_numpy(step).to(c.device)]
 
 
 def _contexts(
-    model: MemoryModel, arrays: dict[str, np.ndarray], episode: np.ndarray, place: np.ndarray, start: int
+    model: MemoryModel, arrays: dict[str, np.ndarray], start: int, lead: int, episode: np.ndarray, step: np.ndarray
 ) -> torch.Tensor:
-    """c of some steps (n,), at places in arrays that begin at step `start` of the episodes."""
+    """c of some steps (n,), counted from `lead` in arrays that begin at step `start` of the episodes."""
+    place = lead + step
     device = next(model.parameters()).device
     context = model.context
     assert not isinstance(context, FROM_THE_START)

@@ -1,5 +1,6 @@
 """train-memory on several processes: the same updates as one makes, one writer, no hang when one of them dies."""
 
+import contextlib
 import json
 import os
 import signal
@@ -92,7 +93,7 @@ def test_another_number_of_processes_goes_on(memup, which):
     run = prepare(memup, task, *sizes, "--episodes", 100, "--test-episodes", 10)
     train = ["train-memory", "--batch", 8, "--evaluate-every", 5, "--checkpoint-every", 5, "--run", "run", *options]
     done = 0
-    for processes in (2, 1, 3):
+    for processes in (2, 3):
         process = start(memup, processes, *train, "--updates", 1_000_000)
         wait_for_checkpoint(run, process, after=done)
         process.send_signal(signal.SIGTERM)
@@ -140,7 +141,9 @@ def test_stages_of_one_process_say_so(memup):
 
 def wait_for_checkpoint(run: Path, process: subprocess.Popen[str], after: int) -> None:
     """Until one beyond an update is there; an event, not a time."""
-    while process.poll() is None:
+    while process.returncode is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
         saved = [int(path.name.split("-")[1]) for path in (run / "memory").glob("checkpoint-*.pt")]
         if saved and max(saved) > after:
             return

@@ -1,0 +1,59 @@
+"""The few numbers a run is about, each with its interval and what was asked for."""
+
+from typing import Any
+
+
+def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
+    """[{label, value, format, interval, asked, reached, note}], the memory's first."""
+    stages = {stage["name"]: stage for stage in run["stages"]}
+    figures = []
+    if memory := run["memory"]:
+        main = "accuracy" if "accuracy" in memory else "rmse"
+        wanted = stages.get("train-memory", {}).get("config", {}).get(f"until_{main}")
+        note = f"{memory['steps']:,} steps of {memory['episodes']:,} test episodes"
+        stale = stages.get("evaluate", {}).get("status") == "stale"
+        figures.append(
+            _figure(f"memory {main}", memory[main], main, memory.get("interval"), wanted, _stale(note, stale))
+        )
+    elif trained := stages.get("train-memory", {}).get("metrics"):
+        main = "accuracy" if "accuracy" in trained else "rmse"
+        wanted = stages["train-memory"]["config"].get(f"until_{main}")
+        if main in trained:
+            figures.append(_figure(f"memory {main}", trained[main], main, None, wanted, "at the end of training"))
+    for agent, found in run["agents"].items():
+        asked = stages.get(f"train-agent/{agent}", {}).get("config", {}).get("until_success")
+        stale = stages.get(f"evaluate/{agent}", {}).get("status") == "stale"
+        note = _stale(f"{found['episodes']:,} episodes, greedy", stale)
+        if found.get("success_rate") is not None:
+            figures.append(_figure(f"{agent} success", found["success_rate"], "share", found["interval"], asked, note))
+        figures.append(_figure(f"{agent} return", found["return_mean"], "number", found["return_interval"], None, note))
+    return figures
+
+
+def _stale(note: str, stale: bool) -> str:
+    return f"{note}; trained again since" if stale else note
+
+
+def _figure(
+    label: str, value: float, kind: str, interval: list[float] | None, asked: float | None, note: str
+) -> dict[str, Any]:
+    less = kind == "rmse"
+    reached = None if asked is None else (value < asked if less else value >= asked)
+    shown = None if asked is None else f"{'below' if less else 'at least'} {format_figure(asked, kind)}"
+    return {
+        "label": label,
+        "value": value,
+        "format": kind,
+        "interval": interval,
+        "asked": shown,
+        "reached": reached,
+        "note": note,
+    }
+
+
+def format_figure(value: float | None, kind: str) -> str:
+    if value is None:
+        return "unknown"
+    if kind in ("share", "accuracy"):
+        return f"{100 * value:.4g}%"
+    return f"{value:.4g}"

@@ -1,0 +1,227 @@
+"""Everything a report shows of one run, from its manifest, logs and evaluation files alone, as plain JSON values."""
+
+import base64
+import io
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from stores.errors import DamagedData, StoreError
+from stores.files import inside, read_file, read_json
+from stores.manifest import Manifest
+
+from ..configs import STAGES
+from ..runs import quoted, refresh_collect, refresh_stage
+from .figures import key_figures
+
+POINTS = 600  # of a curve; more are averaged
+FILM, FILM_WIDTH, FILM_BYTES, FILM_PIXELS = "play.png", 1280, 1_200_000, 50_000_000
+DIGEST = 10  # digits of a digest that are shown
+
+
+def gather_run(path: Path) -> dict[str, Any]:
+    """One run. What is missing or unreadable is named in `hints`, with the command that makes it."""
+    manifest = Manifest.load(path)
+    try:
+        return clean(_gather(manifest))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedData(f"{path / 'manifest.json'} lacks what memup writes into it: {error!r}") from error
+
+
+def _gather(manifest: Manifest) -> dict[str, Any]:
+    run, task, problems = manifest.run, manifest.task, []
+    names = sorted(manifest.stages, key=lambda s: (STAGES.index(s.partition("/")[0]), s))
+    stages = [_stage(manifest, name) for name in names]
+    found: dict[str, dict[str, Any]] = {}
+    for file in ("memory", "timeline", "baselines", *(f"agent-{n.partition('/')[2]}" for n in _agents(names))):
+        try:
+            if (place := inside(run, f"evaluation/{file}.json", "evaluation")).exists():
+                found[file] = read_json(place)
+        except StoreError as error:
+            problems.append(f"evaluation/{file}.json cannot be read: {error}")
+    curves = {}
+    for name in names:
+        if name.startswith("train-") and (rows := _log(run, name)):
+            curves[name] = _curves(rows, "steps" if name.startswith("train-agent") else "update")
+    film, trouble = _film(run)
+    problems += [trouble] if trouble else []
+    data = {
+        "name": run.resolve().name,
+        "path": str(run),
+        "id": manifest.data.get("run", ""),
+        "task": {"name": task["name"], "options": task["options"], "target_kind": task["spec"]["target_kind"]},
+        "seed": manifest.stages.get("train-memory", manifest.stages.get("collect", {})).get("config", {}).get("seed"),
+        "stages": stages,
+        "curves": curves,
+        "memory": found.get("memory"),
+        "timeline": found.get("timeline"),
+        "baselines": found.get("baselines"),
+        "agents": {name[6:]: value for name, value in found.items() if name.startswith("agent-")},
+        "film": film,
+        "problems": problems,
+    }
+    data["figures"] = key_figures(data)
+    data["hints"] = _hints(data, task["spec"])
+    return data
+
+
+def _agents(names: list[str]) -> list[str]:
+    return [name for name in names if name.startswith("train-agent/")]
+
+
+def _stage(manifest: Manifest, name: str) -> dict[str, Any]:
+    entry = refresh_collect(manifest) if name == "collect" else refresh_stage(manifest, name)
+    attempt, stale = entry.get("attempt", {}), manifest.stale(name)
+    room = entry.get("metrics", {}).get("outcome") == "out of memory"
+    status = "stale" if stale else "out of memory" if room else entry["status"]
+    outputs = {key: value["digest"][:DIGEST] for key, value in entry.get("outputs", {}).items()}
+    return {
+        "name": name,
+        "status": status,
+        "stale": stale,
+        "done": entry.get("progress", {}).get("done"),
+        "total": entry.get("progress", {}).get("total"),
+        "started": entry.get("started"),
+        "finished": entry.get("finished"),
+        "seconds": _seconds(entry),
+        "host": attempt.get("host", ""),
+        "job": attempt.get("job", ""),
+        "command": attempt.get("command", ""),
+        "versions": attempt.get("versions", {}),
+        "config": entry.get("config", {}),
+        "inputs": {key: str(value)[:DIGEST] for key, value in entry.get("inputs", {}).items()},
+        "outputs": outputs,
+        "metrics": entry.get("metrics", {}),
+        "problem": entry.get("problem", ""),
+        "missing": [f"{m['path']}: {m['problem']}" for m in entry.get("missing", [])],
+    }
+
+
+def _seconds(entry: dict[str, Any]) -> float | None:
+    """From the last start to the end; None if it was stopped in between or has not ended."""
+    try:
+        began, ended = (datetime.fromisoformat(entry[key]) for key in ("started", "finished"))
+    except (KeyError, ValueError):
+        return None
+    return max(0.0, (ended - began).total_seconds()) if entry["status"] == "complete" else None
+
+
+def _log(run: Path, stage: str) -> list[dict[str, Any]]:
+    """Lines of a stage's metrics.jsonl; what a killed attempt left half-written is skipped."""
+    folder = stage.replace("/", "-") if stage.startswith("train-agent") else stage
+    path = inside(run, f"logs/{folder}/metrics.jsonl", "logs")
+    if not path.exists():
+        return []
+    rows = []
+    for line in read_file(path).splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("update"), int):
+            rows.append(row)
+    return rows
+
+
+def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
+    """{"axis": ..., "series": {name: {"x": [...], "y": [...]}}} of every number that was logged."""
+    names = dict.fromkeys(key for row in rows for key in row if key not in ("update", "steps"))
+    series = {}
+    for name in names:
+        pairs = [(row.get(axis), row[name]) for row in rows if name in row]
+        points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if _is_number(x) and _is_number(y)]
+        if points:
+            series[name] = _thinned(points)
+    return {"axis": axis, "series": series}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _thinned(points: list[tuple[float, float]]) -> dict[str, list[float]]:
+    size = -(-len(points) // POINTS)
+    parts = [points[i : i + size] for i in range(0, len(points), size)]
+    return {"x": [part[-1][0] for part in parts], "y": [sum(y for _, y in part) / len(part) for part in parts]}
+
+
+def _film(run: Path) -> tuple[str | None, str]:
+    """The strip of pictures of an episode as a data URI, made smaller if need be; or why there is none."""
+    path = inside(run, FILM, FILM)
+    if not path.exists():
+        return None, ""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(read_file(path)), formats=["PNG"]) as picture:
+            if picture.width * picture.height > FILM_PIXELS:
+                return None, f"{FILM} is too large to show: {picture.width} x {picture.height}"
+            small = picture.convert("RGB")
+            small.thumbnail((FILM_WIDTH, 4 * FILM_WIDTH))
+            for quality in (82, 60, 35):
+                out = io.BytesIO()
+                small.save(out, "JPEG", quality=quality, optimize=True)
+                if out.tell() <= FILM_BYTES:
+                    break
+    except Exception as error:  # whatever a broken picture makes Pillow raise
+        return None, f"{FILM} is no picture that can be shown: {error}"
+    return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode(), ""
+
+
+def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
+    """What the report lacks, and the commands that make it, in the order in which to run them."""
+    run, hints = quoted(data["path"]), []
+    status = {stage["name"]: stage["status"] for stage in data["stages"]}
+
+    def hint(what: str, command: str) -> None:
+        hints.append({"what": what, "command": command})
+
+    for stage, what in (("collect", "episodes"), ("score", "uncertainty scores"), ("train-memory", "a trained memory")):
+        if status.get(stage) == "stale":
+            hint(
+                f"The {stage} stage is stale: what it was made from has changed.",
+                f"memup {stage} --run {run} --restart",
+            )
+        elif stage == "score" and status.get("train-memory") == "complete":
+            continue  # it was trained without
+        elif status.get(stage) != "complete":
+            state = "has not been run" if stage not in status else f"is {status[stage]}"
+            hint(f"No {what} yet: {stage} {state}.", f"memup {stage} --run {run}")
+    if status.get("train-memory") == "complete":
+        if status.get("evaluate") == "stale":
+            hint("The memory was trained again since it was evaluated.", f"memup evaluate memory --run {run}")
+        elif not data["memory"]:
+            hint("The memory has not been evaluated.", f"memup evaluate memory --run {run}")
+        elif not data["timeline"]:
+            hint("No timeline: the evaluation drew none.", f"memup evaluate memory --run {run}")
+    trained = [s for s in status if s.startswith("train-baseline/") and status[s] in ("complete", "out of memory")]
+    if trained and (not data["baselines"] or status.get("evaluate/baselines") == "stale"):
+        hint("The baselines have not been compared.", f"memup evaluate baselines --run {run}")
+    for stage in data["stages"]:
+        if (
+            "/" in stage["name"]
+            and stage["name"].startswith("train-")
+            and stage["status"] not in ("complete", "out of memory")
+        ):
+            hint(f"{stage['name']} is {stage['status']}. It was started with:", stage["command"])
+    images = any(len(field["shape"]) == 3 for field in spec["fields"])
+    for name in _agents(list(status)):
+        agent = name.partition("/")[2]
+        record = f" --record {quoted(Path(data['path']) / FILM)}" if images else ""
+        command = f"memup evaluate agent --agent {agent} --run {run}{record}"
+        if status[name] == "complete" and (agent not in data["agents"] or status.get(f"evaluate/{agent}") == "stale"):
+            hint(f"The {agent} agent has not been evaluated.", command)
+        elif status[name] == "complete" and images and not data["film"]:
+            hint(f"No pictures of the {agent} agent playing.", command)
+    return hints
+
+
+def clean(value: Any) -> Any:
+    """The same with None for numbers that JSON cannot hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {str(key): clean(item) for key, item in value.items()}
+    return [clean(item) for item in value] if isinstance(value, list | tuple) else value
