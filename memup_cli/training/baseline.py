@@ -24,7 +24,7 @@ from .baseline_windows import check_slab, next_batch, open_windows, window_loss
 from .descent import Course, descend
 from .room import free_bytes, predict_bytes
 from .stages import (
-    continue_command,
+    conclude,
     digests,
     is_up_to_date,
     open_run,
@@ -143,14 +143,7 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
         except BadInput as error:
             note("failed", problem=str(error))
             raise
-        progress["done"] = metrics["updates"]
-        if metrics.pop("stopped"):
-            note("interrupted", progress=progress)
-            raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-        weights = {which: metrics.pop(which) for which in ("best", "last")}
-        path = f"baseline/{job.options.name}"
-        outputs = {path: {"path": path, "digest": weights["last"]}}
-        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
+        conclude(note, metrics, progress, f"baseline/{job.options.name}", stop)
     return {**told, "outcome": "trained", **metrics}
 
 

@@ -25,6 +25,7 @@ from .evaluation import predict_split
 from .learner import MemoryLearner
 from .selection import SuffixTop
 from .stages import (
+    conclude,
     continue_command,
     digests,
     is_up_to_date,
@@ -166,13 +167,7 @@ def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any
         except RankLost:
             note("interrupted")
             raise
-        progress["done"] = metrics["updates"]
-        if metrics.pop("stopped"):
-            note("interrupted", progress=progress)
-            raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-        weights = {which: metrics.pop(which) for which in ("best", "last")}
-        outputs = {"memory": {"path": "memory", "digest": weights["last"]}}
-        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
+        conclude(note, metrics, progress, "memory", stop)
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 

@@ -22,6 +22,7 @@ from stores.reader import Trajectories
 from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
+from ..interrupts import StopFlag
 from ..ranks import rank
 from ..runs import altered_weights, attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
 from ..tasks.spec import StepRule, TaskSpec
@@ -133,6 +134,19 @@ def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[],
         entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
         manifest.stages[stage] = entry
         manifest.save(still_ours)
+
+
+def conclude(
+    note: Callable[..., None], metrics: dict[str, Any], progress: dict[str, int], path: str, stop: StopFlag
+) -> None:
+    """Record how a training ended, its weights taken out of the metrics; raises if it is to be continued."""
+    progress["done"] = metrics["updates"]
+    if metrics.pop("stopped"):
+        note("interrupted", progress=progress)
+        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
+    weights = {which: metrics.pop(which) for which in ("best", "last")}
+    outputs = {path: {"path": path, "digest": weights["last"]}}
+    note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
 
 
 @contextmanager
