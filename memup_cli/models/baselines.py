@@ -7,6 +7,7 @@ its window.
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,27 +16,13 @@ from torch import Tensor, nn
 
 from ..tasks.spec import TaskSpec
 from .encoders import FieldEncoder, mlp
-from .memory import State
+from .memory import RecurrentMemory, Shape, State
 from .predictor import prediction_losses
 
 
-class LSTMBaseline(nn.Module):
-    """One fully connected ReLU layer, then LSTM layers. State: h and c, the layers side by side."""
-
-    def __init__(self, inputs: int, hidden: int, layers: int, heads: int) -> None:
-        super().__init__()
-        self.hidden, self.layers = hidden, layers
-        self.embedding = nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU())
-        self.lstm = nn.LSTM(hidden, hidden, layers, batch_first=True)
-
-    def initial(self, batch: int) -> State:
-        zeros = next(self.parameters()).new_zeros(batch, self.layers * self.hidden)
-        return zeros, zeros.clone()
-
-    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h, c = (part.unflatten(-1, (self.layers, self.hidden)).transpose(0, 1).contiguous() for part in state)
-        m, after = self.lstm(self.embedding(x), (h, c))
-        return m, tuple(part.transpose(0, 1).flatten(1) for part in after)
+def lstm_baseline(inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> RecurrentMemory:
+    """One fully connected ReLU layer, then LSTM layers, begun with the forget gates of a memory."""
+    return RecurrentMemory(inputs, Shape(hidden, layers, embedding=hidden), horizon)
 
 
 class ShiftedSum(torch.autograd.Function):
@@ -109,7 +96,7 @@ def shifted_sum(u: Tensor, before: Tensor) -> Tensor:
 class SRNNBaseline(nn.Module):
     """SRNN (Rotman and Wolf 2021): h_t = ReLU(roll(h_{t-1}, 1) + f(x_t) * sigmoid(W x_t)); no recurrent weights."""
 
-    def __init__(self, inputs: int, hidden: int, layers: int, heads: int) -> None:
+    def __init__(self, inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> None:
         super().__init__()
         self.hidden = hidden
         self.f = mlp(inputs, hidden, hidden, layers=1)
@@ -146,7 +133,7 @@ class AttentionLayer(nn.Module):
 class TransformerBaseline(nn.Module):
     """One fully connected layer plus sinusoidal positions, counted from the window's start; attention layers."""
 
-    def __init__(self, inputs: int, hidden: int, layers: int, heads: int) -> None:
+    def __init__(self, inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> None:
         super().__init__()
         self.hidden = hidden
         self.embedding = nn.Linear(inputs, hidden)
@@ -170,25 +157,29 @@ def _positions(length: int, size: int, device: torch.device) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :size]
 
 
-CORES: dict[str, type[LSTMBaseline] | type[SRNNBaseline] | type[TransformerBaseline]] = {
-    "lstm": LSTMBaseline,
+CORES: dict[str, Callable[[int, int, int, int, int], Any]] = {
+    "lstm": lstm_baseline,
     "srnn": SRNNBaseline,
     "transformer": TransformerBaseline,
 }
 
 
 class Baseline(nn.Module):
-    """A core over the memory's inputs and the rest of the query (in RL the action), a 3-layer MLP on top."""
+    """A core over the memory's inputs and the rest of the query (in RL the action), a 3-layer MLP on top.
 
-    def __init__(self, spec: TaskSpec, model: str, hidden: int, layers: int, heads: int) -> None:
+    horizon: how many steps an untrained recurrent core may keep something for.
+    """
+
+    def __init__(self, spec: TaskSpec, model: str, hidden: int, layers: int, heads: int, horizon: int) -> None:
         super().__init__()
         self.kind = spec.target_kind
         self.inputs = FieldEncoder(spec, tuple(dict.fromkeys([*spec.memory_input, *spec.query])))
-        self.core = CORES[model](self.inputs.size, hidden, layers, heads)
+        self.core = CORES[model](self.inputs.size, hidden, layers, heads, horizon)
         self.head = mlp(hidden, hidden, spec.classes[spec.target] if self.kind == "classes" else 1)
 
     def initial(self, batch: int) -> State:
-        return self.core.initial(batch)
+        state: State = self.core.initial(batch)
+        return state
 
     def forward(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """Logits (B, r, classes) or values (B, r) for every step of a window, and the state behind it."""

@@ -189,7 +189,7 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
     options, spec, manifest, config = job.options, job.spec, job.manifest, job.config
     train, test = split_of(manifest, "train"), split_of(manifest, "test")
     torch.manual_seed(job.seed)
-    model = build_baseline(spec, config).to(job.device)
+    model = build_baseline(spec, config, int(train.lengths.max())).to(job.device)
     course = Course(
         stage=job.stage,
         run=manifest.run,

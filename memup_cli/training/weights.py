@@ -59,8 +59,8 @@ def fill(model: nn.Module, weights: dict[str, Any]) -> None:
         ) from error
 
 
-def build_baseline(spec: TaskSpec, config: dict[str, Any]) -> Baseline:
-    return Baseline(spec, config["model"], config["hidden"], config["layers"], config["heads"])
+def build_baseline(spec: TaskSpec, config: dict[str, Any], horizon: int = 2) -> Baseline:
+    return Baseline(spec, config["model"], config["hidden"], config["layers"], config["heads"], horizon)
 
 
 def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:

@@ -42,7 +42,7 @@ def test_shifted_sum_keeps_its_precision_over_a_long_sequence(drift, size):
 
 def core(name: str, inputs: int = 3) -> torch.nn.Module:
     torch.manual_seed(1)
-    return CORES[name](inputs, 8, 2, 2)
+    return CORES[name](inputs, 8, 2, 2, 10)
 
 
 @pytest.mark.parametrize("name", ["lstm", "srnn"])
