@@ -127,6 +127,15 @@ CELLS: dict[str, Callable[[int, Shape, int], Any]] = {
 }
 
 
+def boundaries(cell: Cell, x: Tensor, state: State, every: int) -> tuple[State, State]:
+    """Walk through x (B, n * every, F): the states before each `every` steps, parts (B, n, ...), and the last one."""
+    before = []
+    for start in range(0, x.shape[1], every):
+        before.append(state)
+        _, state = cell(x[:, start : start + every], state)
+    return tuple(torch.stack(parts, 1) for parts in zip(*before, strict=True)), state
+
+
 def reset(state: State, fresh: Tensor) -> State:
     """Zero the state of slots (B,) that begin an episode."""
     keep = (~fresh).unsqueeze(-1)
