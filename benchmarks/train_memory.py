@@ -21,6 +21,7 @@ from memup_cli.training.candidates import TargetTables, gather_candidates, query
 from memup_cli.training.scoring import ScoreConfig, score
 from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.staging import Stager
+from memup_cli.training.stretches import every_rollout
 from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.training.weights import build_model
 from memup_cli.training.windows import chooser, open_slab, stored_scores
@@ -49,7 +50,7 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
         state = model.memory.initial(options.batch)
         ready = []
         for update in range(20):
-            ready.append(stager(next_batch(slab, tables, options, 0, update)))
+            ready.append(stager(next_batch(every_rollout(slab), slab, tables, options, 0, update)))
             slab.advance()
         for tensors in ready:  # the first updates make torch choose its kernels
             loss, state = rollout_loss(model, tensors, state)
@@ -58,7 +59,7 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
         waited = slab.wait_seconds
         for update in range(updates):  # in turns, one update each, so that a busy machine troubles both alike
             began = time.perf_counter()
-            tensors = stager(next_batch(slab, tables, options, 0, update))
+            tensors = stager(next_batch(every_rollout(slab), slab, tables, options, 0, update))
             loss, state = rollout_loss(model, tensors, state)
             optimiser_step(model, optimiser, loss, options.lr, options.clip)
             slab.advance()

@@ -183,6 +183,15 @@ class TrainMemoryOptions(BaseModel):
     starts: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that reads only the start of an episode, then of the next."
     )
+    rollout_sampling: Literal["all", "priority"] = Field(
+        "all",
+        description="Train every rollout; or walk through stretches of them without gradients and train one of each, "
+        "drawn by --priority and weighted so that the expected gradient stays the same.",
+    )
+    stretch: int = Field(50, ge=1, le=1_000_000, description="priority: rollouts of which one is trained.")
+    priority: Literal["novelty", "change"] = Field(
+        "novelty", description="By how rare a rollout's inputs are, or by how far the memory's state moves in it."
+    )
     replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept for that.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
@@ -212,6 +221,11 @@ class TrainMemoryOptions(BaseModel):
                 "episodes; together they can be 0.95"
             )
         return self
+
+    @property
+    def stride(self) -> int:
+        """Steps that a walker goes on in an update."""
+        return self.rollout * (self.stretch if self.rollout_sampling == "priority" else 1)
 
     @property
     def slots(self) -> int:

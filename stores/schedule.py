@@ -64,7 +64,7 @@ class Slot:
 
     visit: Visit
     length: int
-    leave: int  # where it goes on to the next episode: the end, or after one rollout
+    walks: bool  # to the end; or reads the start again and again, then that of the next episode
     offset: int
     end: int
     due: int = 0  # update before which it needs its next load
@@ -86,7 +86,7 @@ class Load:
 class Schedule:
     """Simulates B slots that walk `rollout` steps an update; yields their loads in the order in which they fall due.
 
-    The last `starters` of them leave each episode after its first rollout.
+    The last `starters` of them do not walk: each reads the first rollout of an episode, `dwell` times, then the next's.
     """
 
     def __init__(
@@ -98,20 +98,21 @@ class Schedule:
         seed: int,
         update: int = 0,
         starters: int = 0,
+        dwell: int = 1,
     ) -> None:
         self._order = VisitOrder(trajectories, seed)
-        self._rollout, self._piece, self._walkers = rollout, piece, slots - starters
+        self._rollout, self._piece, self._dwell = rollout, piece, dwell
         stagger = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 2**32)))).random(slots)
         self.slots: list[Slot] = []
         for number, share in enumerate(stagger):
             visit = next(self._order)
-            length, leave = visit.length, self._leave(number, visit.length)
-            offset = int(share * length) // rollout * rollout if number < self._walkers else 0
-            self.slots.append(Slot(visit, length, leave, offset, self._end(offset, length)))
+            length, walks = visit.length, number < slots - starters
+            offset = int(share * length) // rollout * rollout if walks else 0
+            self.slots.append(Slot(visit, length, walks, offset, self._end(offset, length)))
         self._initial: deque[Load] = deque()
         self._heap: list[tuple[int, int]] = []
-        for number, slot in enumerate(self.slots):
-            self._plan(number, slot, 0)
+        for number, (slot, share) in enumerate(zip(self.slots, stagger, strict=True)):
+            self._plan(number, slot, 0 if slot.walks else int(share * dwell) - dwell + 1)  # not all move on at once
         while self.due <= update and update:
             self.pop()
         self._initial = deque(
@@ -129,17 +130,16 @@ class Schedule:
             return self._initial.popleft()
         now, number = heapq.heappop(self._heap)
         slot = self.slots[number]
-        if slot.end < slot.leave:
+        if slot.walks and slot.end < slot.length:
             slot.offset = self._offset_at(slot, now)
             start = slot.end
             slot.end = min(slot.end + self._piece, slot.length)
             load = Load(number, slot.visit, start, slot.end, slot.length, slot.offset, False)
         else:
-            visit = next(self._order)
-            length = visit.length
-            slot.visit, slot.length, slot.leave = visit, length, self._leave(number, length)
-            slot.offset, slot.end = 0, min(self._piece, length)
-            load = Load(number, visit, 0, slot.end, length, 0, True)
+            slot.visit = next(self._order)
+            slot.length, slot.offset = slot.visit.length, 0
+            slot.end = min(self._piece, slot.length)
+            load = Load(number, slot.visit, 0, slot.end, slot.length, 0, True)
         self._plan(number, slot, now)
         return load
 
@@ -154,16 +154,15 @@ class Schedule:
 
     def _offset_at(self, slot: Slot, update: int) -> int:
         """Where the slot will be at an update up to its next load."""
-        return slot.offset + (self._updates(slot) - (slot.due - update)) * self._rollout
+        return slot.offset + (self._updates(slot) - (slot.due - update)) * self._rollout if slot.walks else 0
 
     def _updates(self, slot: Slot) -> int:
         """How many updates what the slot holds is good for."""
-        if slot.end < slot.leave:
+        if not slot.walks:
+            return self._dwell
+        if slot.end < slot.length:
             return (slot.end - slot.offset) // self._rollout
-        return -(-(slot.leave - slot.offset) // self._rollout)
-
-    def _leave(self, number: int, length: int) -> int:
-        return length if number < self._walkers else min(self._rollout, length)
+        return -(-(slot.length - slot.offset) // self._rollout)
 
     def _end(self, offset: int, length: int) -> int:
         return min((offset // self._piece + 1) * self._piece, length)

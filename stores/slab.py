@@ -1,11 +1,11 @@
 """The steps that training walks through, in RAM: B slots, never the whole set.
 
 Each slot walks through one episode after the other, `rollout` steps an update, all slots staggered; the last `starters`
-of them see only the first rollout of each. Several processes can share the slots: each has a slab with its own of them,
-where they would be if one slab had all. If B whole episodes fit the memory budget, a slot holds its whole episode;
-otherwise a piece of it at a time. A thread decodes the next loads while training computes. What is where at a given
-update is a pure function of the seed (schedule.py), so a slab can be opened at any update and any machine decodes the
-same.
+of them see only the first rollout of each, `dwell` times. Several processes can share the slots: each has a slab with
+its own of them, where they would be if one slab had all. If B whole episodes fit the memory budget, a slot holds its
+whole episode; otherwise, and if they are very long, a piece of it at a time. A thread decodes the next loads while
+training computes. What is where at a given update is a pure function of the seed (schedule.py), so a slab can be opened
+at any update and any machine decodes the same.
 """
 
 import queue
@@ -27,6 +27,7 @@ from .schedule import Load, Schedule, Visit
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
 DEFAULT_MEMORY = 512 << 20
 MIN_PIECE = 1024  # steps, or a chunk if that is shorter: a shorter piece means decoding the chunk once for each
+MAX_PIECE = 1 << 16  # steps: more would only take RAM
 AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
 AHEAD_LOADS = (4, 64)  # ... but at least and at most so many
 
@@ -35,8 +36,10 @@ class SlabTooSmall(ValueError):
     """The memory budget does not even hold one piece per slot."""
 
 
-def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, memory: int) -> tuple[int, int]:
-    """Steps per load, and steps a slot holds at most, within the memory budget."""
+def fit(
+    trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, memory: int, whole: bool = False
+) -> tuple[int, int]:
+    """Steps per load, and steps a slot holds at most, within the memory budget; whole: episodes, if they fit."""
     longest = int(trajectories.lengths.max())
     chunk = trajectories.shards[0].layout.chunk_steps
     room = memory // (slots * row_bytes)  # steps per slot
@@ -46,7 +49,9 @@ def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, me
             f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 2**20:,.1f} MB, more than "
             f"the {memory / 2**20:,.1f} MB allowed; give it more, or use a smaller batch"
         )
-    piece = longest if 2 * longest <= room else min(chunk, room - rollout, longest)
+    if 2 * longest <= room and (whole or longest <= max(MAX_PIECE, rollout)):
+        return longest, longest
+    piece = min(chunk, room - rollout, longest, max(MAX_PIECE, rollout))
     return piece, min(longest, piece + rollout)
 
 
@@ -82,16 +87,19 @@ class Slab:
         memory: int = DEFAULT_MEMORY,
         update: int = 0,
         starters: int = 0,
+        dwell: int = 1,
         own: Array | None = None,
+        whole: bool = False,
     ) -> None:
         if not len(trajectories):
             raise ValueError(f"{trajectories.folder} holds no episodes")
         self.own = np.arange(slots) if own is None else own  # which of all the slots these are
         self.total, slots = slots, len(self.own)
+        self.walks = self.own < self.total - starters  # (B,) through whole episodes
         self._places = {int(number): place for place, number in enumerate(self.own)}
         stored = [f for name, f in trajectories.fields.items() if fields is None or name in fields]
         wanted = [*stored, *(d.field for d in derived)]
-        piece, held = fit(trajectories, slots, rollout, sum(f.row_bytes for f in wanted), memory)
+        piece, held = fit(trajectories, slots, rollout, sum(f.row_bytes for f in wanted), memory, whole)
         self.rollout, self.update = rollout, update
         self.arrays: dict[str, Array] = {f.name: np.zeros((slots, held, *f.shape), f.numpy) for f in wanted}
         self._flat = {name: a.reshape(slots * held, *a.shape[2:]) for name, a in self.arrays.items()}
@@ -108,7 +116,7 @@ class Slab:
         self._on_fresh = on_fresh
         self._loader = _Loader([f.name for f in stored], derived, prepare, piece)
         self._plan, self._ahead = (
-            Schedule(trajectories, self.total, rollout, piece, seed, update, starters) for _ in range(2)
+            Schedule(trajectories, self.total, rollout, piece, seed, update, starters, dwell) for _ in range(2)
         )
         ahead = AHEAD_BYTES // (piece * sum(f.row_bytes for f in wanted))
         least, most = AHEAD_LOADS
@@ -159,9 +167,9 @@ class Slab:
 
     def advance(self) -> None:
         """Walk on by one rollout; `fresh` then marks the slots that begin an episode."""
-        self.offset += self.rollout
+        self.offset[self.walks] += self.rollout
         self.update += 1
-        self.fresh[:] = False
+        self.fresh[:] = ~self.walks
         self._take_due()
 
     def _take_due(self) -> None:

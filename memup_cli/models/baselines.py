@@ -21,8 +21,8 @@ from .predictor import prediction_losses
 
 
 def lstm_baseline(inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> RecurrentMemory:
-    """One fully connected ReLU layer, then LSTM layers, begun with the forget gates of a memory."""
-    return RecurrentMemory(inputs, Shape(hidden, layers, embedding=hidden), horizon)
+    """One fully connected ReLU layer, then LSTM layers, begun with gates for sequences of this length."""
+    return RecurrentMemory(inputs, Shape(hidden, layers, embedding=hidden, chrono=True), horizon)
 
 
 class ShiftedSum(torch.autograd.Function):

@@ -34,12 +34,15 @@ class Shape:
     embedding: int = 0  # units of a ReLU layer before the recurrent ones; 0: none
     dropout: float = 0.0
     input_scale: float | None = None  # standard deviation of the input weights; None: torch's, about 1 / sqrt(size)
+    chrono: bool = False  # an LSTM's input gates open as seldom as its forget gates close
 
 
 def horizon_bias(size: int, horizon: int) -> Tensor:
     """Gate biases log U(1, horizon): units that keep their contents for one step up to the whole episode.
 
-    Only the forget side: a negative input-gate bias, as in the full chrono initialisation, made T-Maze harder.
+    Only the forget side: a negative input-gate bias, as in the full chrono initialisation (Tallec and Ollivier 2018),
+    made T-Maze harder with gradients through a few steps. Through whole sequences it helps: what comes in at every step
+    would otherwise pile up in the units that keep it.
     """
     return torch.log(1 + torch.rand(size) * (max(horizon, 2) - 1))
 
@@ -61,7 +64,10 @@ class RecurrentMemory(nn.Module):
         with torch.no_grad():
             for layer in range(shape.layers):  # the second gate: an LSTM's forget gate, a GRU's update gate (1 keeps)
                 weights[f"bias_hh_l{layer}"].zero_()
-                weights[f"bias_ih_l{layer}"][shape.size : 2 * shape.size] = horizon_bias(shape.size, horizon)
+                bias, keep = weights[f"bias_ih_l{layer}"], horizon_bias(shape.size, horizon)
+                bias[shape.size : 2 * shape.size] = keep
+                if shape.chrono:
+                    bias[: shape.size] = -keep
             if shape.input_scale is not None:
                 weights["weight_ih_l0"].normal_(0, shape.input_scale)
 
@@ -125,6 +131,15 @@ CELLS: dict[str, Callable[[int, Shape, int], Any]] = {
     "gru": partial(RecurrentMemory, kind=nn.GRU),
     "none": NoMemory,
 }
+
+
+def boundaries(cell: Cell, x: Tensor, state: State, every: int) -> tuple[State, State]:
+    """Walk through x (B, n * every, F): the states before each `every` steps, parts (B, n, ...), and the last one."""
+    before = []
+    for start in range(0, x.shape[1], every):
+        before.append(state)
+        _, state = cell(x[:, start : start + every], state)
+    return tuple(torch.stack(parts, 1) for parts in zip(*before, strict=True)), state
 
 
 def reset(state: State, fresh: Tensor) -> State:

@@ -26,6 +26,14 @@ RIGHT, WRONG = 4.0, -3.0
 LENGTH_SPREAD = 10  # LNR: length + 0..9
 DISTRACTOR_GAP = 50  # steps between the hint and the first decision point
 MAX_DISTRACTORS = 125  # obs[1] is stored as int8
+LONG = 100_000  # steps, from which on hardly any rollout has anything in it
+LONG_RECIPE = {
+    "rollout_sampling": "priority",
+    "starts": 0.5,
+    "updates": 4000,
+    "evaluate_every": 1000,
+    "evaluate_episodes": 32,
+}
 
 
 class TMazeOptions(TaskOptions):
@@ -97,7 +105,12 @@ class TMaze:
             classes={"action": 2},
             gamma=0.0,
             evaluate=StepRule("observation", 1, column=1),
+            recipes={"fast": LONG_RECIPE} if self._long else {},
         )
+
+    @property
+    def _long(self) -> bool:
+        return self.options.length >= LONG
 
     @property
     def run_name(self) -> str:
@@ -107,7 +120,7 @@ class TMaze:
 
     @property
     def default_episodes(self) -> tuple[int, int]:
-        return 1000, 100
+        return (256, 64) if self._long else (1000, 100)
 
     @property
     def max_length(self) -> int:

@@ -19,7 +19,8 @@ from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .candidates import distinct, window_steps
 from .targets import previous_actions, targets
 
-BLOCK_BYTES = 128 << 20  # of test steps held at a time
+SIDE_BY_SIDE = 64  # episodes: what a step of the memory costs hardly depends on how many there are
+BLOCK_BYTES = 32 << 20  # of test steps held at a time
 SWEEP = 512  # steps per call of the memory, at most ...
 SWEEP_ROWS = 1 << 14  # ... and steps of all episodes side by side: what a network computes of one is far larger than it
 CACHE_BYTES = 32 << 20  # of decoded chunks
@@ -100,9 +101,11 @@ def predict_split(
 
 
 def block_size(trajectories: Trajectories, spec: TaskSpec, longest: int) -> tuple[int, int]:
-    """Steps to read at a time, and of how many episodes side by side."""
+    """Steps to read at a time, and of how many episodes side by side: of many, if need be in shorter blocks."""
     row_bytes = sum(f.row_bytes for f in spec.fields) + 16
     block = min(longest, max(SWEEP, trajectories.shards[0].layout.chunk_steps))
+    together = max(1, BLOCK_BYTES // (SIDE_BY_SIDE * row_bytes))
+    block = min(block, max(SWEEP, together))
     return block, max(1, BLOCK_BYTES // (block * row_bytes))
 
 
@@ -110,13 +113,16 @@ def _sweep(
     model: MemoryModel, where: list[tuple[Shard, np.ndarray]], first: int, spec: TaskSpec, gamma: float, block: int
 ) -> list[tuple[np.ndarray, ...]]:
     read = Reader()
-    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
+    ahead = spec.target_kind == "return" and gamma > 0  # only then y is more than what the step itself holds
+    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where] if ahead else []
     found: list[tuple[np.ndarray, ...]] = []
     for piece in pieces(model, where, spec, block, read):
         episode, step = np.nonzero(piece.matters)
         if not len(episode):
             continue
-        y = np.array([whole_targets[e][piece.start + s] for e, s in zip(episode, step, strict=True)])
+        y = piece.target[episode, step]
+        if ahead:
+            y = np.array([whole_targets[e][piece.start + s] for e, s in zip(episode, step, strict=True)])
         with torch.no_grad():
             prediction = piece.predictions(model, episode, step)
             target = torch.from_numpy(y).to(prediction.device)
@@ -132,6 +138,7 @@ class Piece:
 
     start: int  # step of the episodes
     matters: np.ndarray  # (B, n)
+    target: np.ndarray  # (B, n): the stored field
     m: torch.Tensor  # (B, n, H)
     contexts: Callable[[np.ndarray, np.ndarray], torch.Tensor]  # c of (episode, step), steps counted from the start
 
@@ -165,7 +172,7 @@ def pieces(
                     contexts = partial(_rows, c)
                 else:
                     contexts = partial(_contexts, model, arrays, start - lead, a)
-            yield Piece(start - lead + a, matters[:, a:b], m, contexts)
+            yield Piece(start - lead + a, matters[:, a:b], arrays[spec.target][:, a:b], m, contexts)
 
 
 def _rows(c: torch.Tensor, episode: np.ndarray, step: np.ndarray) -> torch.Tensor:

@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,8 @@ from .arrivals import Arrivals
 from .candidates import Candidates, TargetTables, interleaved, query_fields
 from .replay import Rarity, Replay
 from .staging import Stager
-from .update import next_batch, once_each, optimiser_step, rollout_loss
+from .stretches import every_rollout, one_of_a_stretch
+from .update import WEIGHT, next_batch, once_each, optimiser_step, rollout_loss
 from .watch import Watch
 from .weights import fill, move_towards
 from .world import ALONE, World
@@ -43,12 +45,14 @@ class MemoryLearner:
         self._tables = TargetTables(self._slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)
         self._arrivals = Arrivals(model, own_seed, options, online) if online or carried else None
+        self._names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
+        by_rarity = options.rollout_sampling == "priority" and options.priority == "novelty"
+        self._rarity = Rarity(train, spec, options.rollout) if by_rarity or options.slots < options.batch else None
+        self._by_rarity = self._rarity if by_rarity else None
         self._replay = None
-        if options.slots < options.batch:
-            rarity = Rarity(train, spec, options.rollout)
-            names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
+        if self._rarity and options.slots < options.batch:
             size, count = len(world.share(options.replay_size)), len(world.share(options.batch - options.slots))
-            self._replay = Replay(size, count, rarity, names, own_seed)
+            self._replay = Replay(size, count, self._rarity, self._names, own_seed)
         self.walking = model.memory.initial(self._slots)
         if isinstance(model.context, CarriedContext):
             self.walking += model.context.initial(self._slots)
@@ -71,13 +75,26 @@ class MemoryLearner:
         options = self._options
         if self._arrivals:
             self._arrivals.refresh()
-        batch, state = next_batch(self._slab, self._tables, options, self._seed, update), self.walking
+        state = self.walking
+        if options.rollout_sampling == "all":
+            walked = every_rollout(self._slab)
+        else:
+            key = (self._seed, update)
+            walked, state, behind = one_of_a_stretch(
+                self._slab, self.model, state, options, self._by_rarity, self._names, key
+            )
+        batch = next_batch(walked, self._slab, self._tables, options, self._seed, update)
         if self._replay:
             batch, state = self._replay.mix(batch, state, update)
+        if walked.weight is not None:  # what is replayed or begins again counts as it is
+            batch[WEIGHT] = np.ones(len(batch["fresh"]), np.float32)
+            batch[WEIGHT][: self._slots] = walked.weight
         tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
         with watch.saved_tensors():
             loss, after = rollout_loss(self.model, tensors, state, self._world)
-        self.walking = tuple(part[: self._slots] for part in after)
+        if options.rollout_sampling == "all":
+            behind = tuple(part[: self._slots] for part in after)
+        self.walking = behind
         optimiser_step(self.model, self._optimiser, loss, lr, options.clip, self._world)
         self.losses += loss.detach()
         if self.kept is not self.model:

@@ -90,6 +90,8 @@ def resolve(
         raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
     if options.select == "current" and options.context != "point":
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
+    if options.rollout_sampling == "priority" and options.context == "carried":
+        raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
     if options.spread == "learned" and spec.target_kind == "classes":
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
     if options.context == "totals" and FieldEncoder(spec, spec.query).images:
@@ -108,7 +110,7 @@ def resolve(
     gamma = spec.gamma if options.gamma is None else options.gamma
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
     try:
-        fit(split_of(manifest, "train"), options.slots, options.rollout, row_bytes, options.slab_memory << 20)
+        fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory << 20)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
@@ -208,7 +210,7 @@ def _reached(options: TrainMemoryOptions, result: dict[str, float]) -> bool:
 
 
 def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> Slab:
-    options, spec = job.options, job.spec
+    options, spec, train = job.options, job.spec, split_of(job.manifest, "train")
     choose = None
     if options.select != "current" and not job.online:
         scores = stored_scores(job.manifest.run, job.detector) if options.select == "surprise" else uniform_scores
@@ -218,18 +220,25 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
 
     return open_slab(
-        split_of(job.manifest, "train"),
+        train,
         spec,
         batch=options.slots,
-        rollout=options.rollout,
+        rollout=options.stride,
         gamma=job.gamma,
         seed=job.seed,
         update=update,
         memory=options.slab_memory << 20,
         starters=options.starters,
+        dwell=_dwell(options, int(train.lengths.max())),
+        whole=job.online or options.context == "carried",
         own=world.share(options.slots),
         with_targets=choose is None or options.context == "carried",
         choose=choose,
         gather=gather,
         on_fresh=learner.on_fresh,
     )
+
+
+def _dwell(options: TrainMemoryOptions, longest: int) -> int:
+    """How often the start of an episode is read: choosing its targets takes as long as the episode is."""
+    return max(1, longest // (4 * options.stride)) if options.rollout_sampling == "priority" else 1

@@ -18,7 +18,7 @@ from stores.reader import Trajectories
 from ..models.memory import State
 from ..tasks.spec import TaskSpec
 
-SAMPLE_STEPS = 1 << 18
+SAMPLE_STEPS, SAMPLE_EPISODES = 1 << 18, 32  # looked at: of so many episodes at least
 MAX_COLUMNS = 16  # fields with more numbers a step, such as images, are not looked at
 MAX_VALUES, BINS = 64, 16  # a column with more different values is cut into bins
 LEAST = 0.02  # chance of a rollout without anything rare
@@ -64,18 +64,25 @@ class Rarity:
 
 
 def _sample(trajectories: Trajectories, names: list[str]) -> list[dict[str, np.ndarray]]:
-    """The first episodes, or the start of a very long one."""
+    """The first episodes; of very long ones the start, a piece of the middle, and the end."""
     found: list[dict[str, np.ndarray]] = []
-    left = SAMPLE_STEPS
+    left, most = SAMPLE_STEPS, SAMPLE_STEPS // SAMPLE_EPISODES
     for shard, group in trajectories.groups():
         rows = shard.rows(group)
-        first = int(rows[0, START])
-        stop = min(int(rows[-1, START] + rows[-1, LENGTH]), first + left)
-        arrays = {name: shard.read_steps(name, first, stop) for name in names}
-        for row in rows[rows[:, START] < stop]:
-            steps = slice(int(row[START]) - first, int(row[START] + row[LENGTH]) - first)
-            found.append({name: values[steps] for name, values in arrays.items()})
-        left -= stop - first
+        if len(rows) == 1 and int(rows[0, LENGTH]) > most:
+            first, length, piece = int(rows[0, START]), int(rows[0, LENGTH]), most // 3
+            for start in (0, (length - piece) // 2, length - piece):
+                steps = first + start, first + start + piece
+                found.append({name: shard.read_steps(name, *steps) for name in names})
+            left -= 3 * piece
+        else:
+            first = int(rows[0, START])
+            stop = min(int(rows[-1, START] + rows[-1, LENGTH]), first + left)
+            arrays = {name: shard.read_steps(name, first, stop) for name in names}
+            for row in rows[rows[:, START] < stop]:
+                these = slice(int(row[START]) - first, int(row[START] + row[LENGTH]) - first)
+                found.append({name: values[these] for name, values in arrays.items()})
+            left -= stop - first
         if left <= 0:
             break
     return found

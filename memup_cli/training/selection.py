@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+BLOCK = 1 << 16  # steps looked at together
+
 
 @dataclass(frozen=True)
 class SuffixTop:
@@ -54,4 +56,17 @@ def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
 
 
 def select(scores: np.ndarray, k: int, temperature: float, rng: np.random.Generator) -> SuffixTop:
-    return suffix_top(perturb(scores, temperature, rng), k)
+    """From the end, a block at a time: only what is among the k best so far is kept, so RAM hardly grows with T."""
+    steps, values = np.empty(0, np.int64), np.empty(0, np.float32)  # ascending steps; the only ones that can be chosen
+    least = -np.inf  # the k-th best value of what follows
+    for stop in range(len(scores), 0, -BLOCK):
+        start = max(0, stop - BLOCK)
+        found = perturb(scores[start:stop], temperature, rng)
+        near = np.flatnonzero(found > least)
+        best = suffix_top(found[near], k).best if len(near) else near
+        near = near[np.unique(best[best >= 0])]  # the others are not even among the best of their own block
+        steps, values = np.concatenate([start + near, steps]), np.concatenate([found[near], values])
+        if len(values) >= k:
+            least = np.partition(values, -k)[-k]
+    top = suffix_top(values, k)
+    return SuffixTop(steps[top.changes], np.where(top.best >= 0, steps[top.best], -1))

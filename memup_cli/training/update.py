@@ -11,10 +11,12 @@ from ..models.contexts import CarriedContext, TotalsContext, WindowContext
 from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
 from .candidates import CONTEXT, TargetTables, distinct
+from .stretches import Walked
 from .targets import TARGET
 from .windows import prediction_points
 from .world import ALONE, World
 
+WEIGHT = "weight"  # of a rollout's loss
 NOW = "now"  # y of the rollout's own steps, on which a carried context encoder is trained
 
 
@@ -38,7 +40,10 @@ def rollout_loss(
         extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], world)
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    loss = _mean(model.training_losses(m, _contexts(model, tensors), tensors[TARGET]), tensors["exists"], world)
+    losses = model.training_losses(m, _contexts(model, tensors), tensors[TARGET])
+    if WEIGHT in tensors:
+        losses = losses * tensors[WEIGHT].view(-1, *[1] * (losses.ndim - 1))
+    loss = _mean(losses, tensors["exists"], world)
     return loss if extra is None else loss + extra, tuple(part.detach() for part in after)
 
 
@@ -72,12 +77,10 @@ def optimiser_step(
 
 
 def next_batch(
-    slab: Slab, tables: TargetTables, options: TrainMemoryOptions, seed: int, update: int
+    walked: Walked, slab: Slab, tables: TargetTables, options: TrainMemoryOptions, seed: int, update: int
 ) -> dict[str, np.ndarray]:
     """Arrays of one update: the rollout, the prediction points in it (none: every step), their queries and targets."""
-    batch = slab.window()
-    batch["fresh"] = slab.fresh.copy()
-    valid = slab.valid()
+    batch, valid = {**walked.arrays, "fresh": walked.fresh}, walked.valid
     if options.select == "current":
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
@@ -88,8 +91,8 @@ def next_batch(
         valid, options.rollout, options.predict_every, options.random_points, (seed, update), slab.own, slab.total
     )
     if options.at_targets:
-        points = np.concatenate([points, tables.arrivals(slab.offset, valid)[:, None]], axis=1)
-    query, y, exists = tables.look_up(slab.offset[:, None] + points)
+        points = np.concatenate([points, tables.arrivals(walked.offset, valid)[:, None]], axis=1)
+    query, y, exists = tables.look_up(walked.offset[:, None] + points)
     batch |= {f"query.{name}": values for name, values in query.items()}
     batch |= {TARGET: y, "exists": exists, "points": points}
     return batch

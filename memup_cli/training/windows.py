@@ -79,7 +79,9 @@ def open_slab(
     update: int,
     memory: int,
     starters: int = 0,
+    dwell: int = 1,
     own: np.ndarray | None = None,
+    whole: bool = False,
     with_targets: bool,
     choose: Callable[[Visit], SuffixTop] | None,
     gather: Gather | None = None,
@@ -121,7 +123,9 @@ def open_slab(
         memory=memory,
         update=update,
         starters=starters,
+        dwell=dwell,
         own=own,
+        whole=whole,
     )
 
 

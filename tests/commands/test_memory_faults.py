@@ -22,10 +22,13 @@ def weights(run: Path) -> bytes:
     return (run / "memory" / "last.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("scores", ["stored", "online"])
-def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, scores):
+PRIORITY = ["--rollout-sampling", "priority", "--stretch", 3, "--starts", 0.25, "--replay", 0.25]
+
+
+@pytest.mark.parametrize("how", [["--scores", "stored"], ["--scores", "online"], PRIORITY], ids=lambda how: how[1])
+def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, how):
     shutil.copytree(scored, memup.folder / "run")
-    memup(*TRAIN, "--scores", scores)
+    memup(*TRAIN, *how)
     expected = weights(memup.folder / "run")
     curve = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
     shutil.rmtree(memup.folder / "run")
@@ -33,7 +36,7 @@ def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, score
     rng = random.Random(0)
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         before = newest(memup.folder / "run")
-        process = memup.start(*TRAIN, "--scores", scores)
+        process = memup.start(*TRAIN, *how)
         wanted = before + rng.choice([30, 60])
         while process.poll() is None and newest(memup.folder / "run") < wanted:
             pass
@@ -43,13 +46,13 @@ def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, score
         if number == signal.SIGTERM:
             assert re.search(r"checkpoint saved at update \d+", err)
             assert "memup train-memory" in err
-    done = memup(*TRAIN, "--scores", scores)
+    done = memup(*TRAIN, *how)
     assert "resuming at update" in done.err
     assert weights(memup.folder / "run") == expected
     strip = re.compile(r'"(updates_per_second|data_wait_share)": [^,}]+')
     resumed = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
     assert strip.sub("", resumed) == strip.sub("", curve)
-    assert "up to date" in memup(*TRAIN, "--scores", scores).out
+    assert "up to date" in memup(*TRAIN, *how).out
 
 
 def newest(run: Path) -> int:

@@ -100,9 +100,22 @@ def test_some_slots_see_only_the_start_of_episodes(long, memory, monkeypatch):
         assert set(started) == set(range(len(episodes)))
 
 
-@pytest.mark.parametrize("starters", [0, 2])
+def test_a_start_can_be_read_several_times_before_the_next(long):
+    with Slab(long[0], slots=4, rollout=4, seed=2, starters=3, dwell=5) as slab:
+        seen = []
+        for _ in range(60):
+            assert slab.fresh[1:].all()
+            seen.append(slab.episode[1:].tolist())
+            slab.advance()
+    moves = np.array(seen)[1:] != np.array(seen)[:-1]
+    for slot in range(3):
+        assert set(np.diff(np.flatnonzero(moves[:, slot]))) <= {5, 10}  # 10: the same episode twice
+    assert (moves.sum(1) < 3).any()  # not all at once
+
+
+@pytest.mark.parametrize(("starters", "dwell"), [(0, 1), (2, 1), (2, 9)])
 @pytest.mark.parametrize("memory", [5 * 36 * 6, 5 * 17 * 6, 1 << 20])
-def test_a_slab_opened_later_shows_the_same(long, memory, starters, monkeypatch):
+def test_a_slab_opened_later_shows_the_same(long, memory, starters, dwell, monkeypatch):
     monkeypatch.setattr("stores.slab.MIN_PIECE", 8)
     trajectories, _ = long
 
@@ -114,10 +127,11 @@ def test_a_slab_opened_later_shows_the_same(long, memory, starters, monkeypatch)
             slab.advance()
         return shown
 
-    with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, starters=starters) as slab:
+    kept = {"slots": 5, "rollout": 4, "seed": 9, "memory": memory, "starters": starters, "dwell": dwell}
+    with Slab(trajectories, **kept) as slab:
         whole = trace(slab, 130)
     for update in (0, 1, 2, 7, 8, 33, 64, 100):
-        with Slab(trajectories, slots=5, rollout=4, seed=9, memory=memory, update=update, starters=starters) as slab:
+        with Slab(trajectories, **kept, update=update) as slab:
             assert trace(slab, 30) == whole[update : update + 30]
 
 
