@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 from . import __version__, console
 from .commands import (
     collect,
+    doctor,
     evaluate,
     inspect_run,
     report,
@@ -43,6 +44,7 @@ app.command("report", help=report.HELP)(report.report)
 app.command("status")(status.status)
 app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)
+app.command("doctor", help=doctor.HELP)(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:

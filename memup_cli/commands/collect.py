@@ -104,11 +104,11 @@ def continue_run(
 
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
+    from ..limits import available_cpus
     from ..runs import HOME, follow
     from ..tasks import load_task
     from ..training.collection import Collection
     from ..training.collection import collect as run_stage
-    from ..training.generation import available_cpus
 
     task = load_task(name)(task_options)
     part, parts = options.part
