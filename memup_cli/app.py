@@ -41,7 +41,7 @@ app.command("train-baseline", help=train_baseline.HELP)(train_baseline.train_bas
 app.command("train-agent", help=train_agent.HELP)(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
 app.command("report", help=report.HELP)(report.report)
-app.command("status")(status.status)
+app.command("status", help=status.HELP)(status.status)
 app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
