@@ -25,7 +25,7 @@ from .reader import Trajectories
 from .schedule import Load, Schedule, Visit
 
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
-DEFAULT_MEMORY = 512 << 20
+DEFAULT_MEMORY = 512 * 10**6
 MIN_PIECE = 1024  # steps, or a chunk if that is shorter: a shorter piece means decoding the chunk once for each
 AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
 AHEAD_LOADS = (4, 64)  # ... but at least and at most so many
@@ -43,8 +43,8 @@ def fit(trajectories: Trajectories, slots: int, rollout: int, row_bytes: int, me
     least = min(longest, min(MIN_PIECE, chunk) + rollout)
     if room < least:
         raise SlabTooSmall(
-            f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 2**20:,.1f} MB, more than "
-            f"the {memory / 2**20:,.1f} MB allowed; give it more, or use a smaller batch"
+            f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 1e6:,.1f} MB, more than "
+            f"the {memory / 1e6:,.1f} MB allowed. Give it more, or use a smaller --batch."
         )
     piece = longest if 2 * longest <= room else min(chunk, room - rollout, longest)
     return piece, min(longest, piece + rollout)

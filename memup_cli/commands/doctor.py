@@ -26,10 +26,13 @@ Example: memup doctor --run /scratch/me/runs"""
 def doctor(
     run: Annotated[
         Path | None,
-        typer.Option("--run", envvar="MEMUP_RUN", show_envvar=False, help="Where runs would go (default: runs/)."),
+        typer.Option(
+            "--run", envvar="MEMUP_RUN", show_envvar=False, metavar="PATH", help="Where runs would go (default: runs/)."
+        ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what takes seconds: the disk's speed and the Doom engine.")
+        bool,
+        typer.Option("--quick", metavar="", help="Leave out what takes seconds: the disk's speed and the Doom engine."),
     ] = False,
     json: JsonOption = False,
 ) -> None:

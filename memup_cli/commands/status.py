@@ -9,11 +9,21 @@ from .. import console
 
 RunOption = Annotated[
     Path | None,
-    typer.Option("--run", envvar="MEMUP_RUN", show_envvar=False, help="Run folder (default: the only one in runs/)."),
+    typer.Option(
+        "--run",
+        envvar="MEMUP_RUN",
+        show_envvar=False,
+        metavar="PATH",
+        help="Run folder (default: the only one in runs/).",
+    ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", envvar="MEMUP_JSON", show_envvar=False, help="Print one JSON object.")
+    bool,
+    typer.Option(
+        "--json", envvar="MEMUP_JSON", show_envvar=False, metavar="", help="Print the result as one JSON object."
+    ),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress, no notes.")]
 
 
 HELP = """Show where each stage of a run stands, what is missing and what is stale.
@@ -27,13 +37,23 @@ Example: memup status --run runs/tmaze-1000 --watch --until train-agent"""
 
 def status(
     run: RunOption = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Look again and again until all stages are complete.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", metavar="", help="Look again and again until all stages are complete.")
+    ] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, max=3600, help="How often --watch looks.")
+        float,
+        typer.Option(
+            "--every",
+            metavar="X",
+            min=0.1,
+            max=3600,
+            show_default=False,
+            help="Seconds between two looks. [dim](default: 2)[/dim]",
+        ),
     ] = 2.0,
     until: Annotated[
         Literal["collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate"] | None,
-        typer.Option("--until", metavar="STAGE", help="Watch until this stage is complete, too, begun or not."),
+        typer.Option("--until", metavar="WORD", help="Watch until this stage is complete, begun or not."),
     ] = None,
     json: JsonOption = False,
 ) -> None:

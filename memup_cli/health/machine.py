@@ -7,6 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from stores.lease import job_id
 
@@ -61,7 +62,7 @@ def check_devices() -> Check:
     import torch
 
     if not torch.cuda.is_available():
-        data = {"cuda": []}
+        data: dict[str, Any] = {"cuda": []}
         if Path("/dev/nvidiactl").exists():
             advice = "There is an NVIDIA driver; a torch build with CUDA that fits it would use its GPUs."
             return Check("devices", "note", "cpu; torch sees no GPU", advice, data=data)
