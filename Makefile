@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.memup-installed
 
-.PHONY: demo test check lint types tests test-slow test-faults test-slurm benchmarks setup clean
+.PHONY: demo test check lint types tests test-slow test-faults test-slurm benchmarks docs setup clean
 
 demo: setup            ## From nothing to a solved T-Maze, shown
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
@@ -30,6 +30,7 @@ test-slow: setup       ## The tests that take minutes
 test-slurm: setup      ## The chain of examples/slurm on a Slurm of its own: preempted, requeued, cancelled
 	bash tests/slurm/install.sh
 	$(BIN)/pytest -m slurm --override-ini addopts="-ra --strict-markers" tests/slurm
+
 test-faults: setup     ## Every fault at every call of every stage; counts at the end
 	$(BIN)/pytest -n 2 tests/faults --override-ini addopts="-ra --strict-config --strict-markers"
 
@@ -42,6 +43,9 @@ benchmarks: setup
 	$(BIN)/python benchmarks/ddp.py
 	$(BIN)/python benchmarks/agent.py
 	$(BIN)/python benchmarks/two_colors.py
+
+docs: setup            ## docs/commands.md, from the help texts
+	$(BIN)/python docs/generate.py
 
 setup: $(STAMP)
 

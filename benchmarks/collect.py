@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from measure import alternate, in_child, show
 
+from memup_cli.limits import available_cpus
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
 from memup_cli.training.collection import Collection, collect
-from memup_cli.training.generation import available_cpus
 from stores.reader import Trajectories
 
 

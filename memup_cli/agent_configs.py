@@ -1,12 +1,13 @@
 """The options of train-agent and evaluate agent, as configs.py has those of the other stages."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 AGENTS = ("ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl")
 MEMORY_AGENTS = ("ppo", "qrdqn")  # the others remember by themselves
+SENSES: dict[str, Any] = {"panel": "The memory, and what the agent sees"}  # where the help shows an option
 
 
 class TrainAgentOptions(BaseModel):
@@ -27,16 +28,19 @@ class TrainAgentOptions(BaseModel):
     iteration_steps: int = Field(
         8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
     )
-    checkpoint: Literal["best", "last"] = Field("last", description="Which weights of the memory.")
+    checkpoint: Literal["best", "last"] = Field(
+        "last", description="Which weights of the memory.", json_schema_extra=SENSES
+    )
     eyes: Literal["own", "memory"] | None = Field(
         None,
         description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained, or "
         "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory; two-colors: memory).",
+        json_schema_extra=SENSES,
     )
     outlook: bool = Field(
         False,
         description="ppo and qrdqn: also see the return that the memory's predictor expects of each action.",
-        json_schema_extra={"both": True},
+        json_schema_extra={**SENSES, "both": True},
     )
     imitate: int = Field(
         0,

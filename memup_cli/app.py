@@ -3,14 +3,16 @@
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from . import __version__, console
 from .commands import (
     collect,
+    doctor,
     evaluate,
     inspect_run,
     report,
@@ -21,28 +23,44 @@ from .commands import (
     train_memory,
     verify,
 )
+from .commands.options import flowing
 from .errors import MemupError, exit_code
 from .ranks import rank
 
+ORDER = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate", "report")
+
+
+class InOrder(TyperGroup):
+    """Commands in the order in which they are run, not in that of registration."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*ORDER, *(name for name in self.commands if name not in ORDER)]
+
+
 app = typer.Typer(
     name="memup",
+    cls=InOrder,
     help="Train long-term memory on very long sequences with MemUP: find the few surprising steps, and train a "
-    "recurrent memory whose state explains them, however far ahead.",
+    "recurrent memory whose state explains them, however far ahead.\n\n"
+    "The stages, in their order: collect, score, train-memory, train-agent, evaluate, report. Each runs on one run "
+    "folder, continues where it was stopped, and does nothing if it is complete.\n\n"
+    "Example: memup collect tmaze --length 1000 && memup score && memup train-memory && memup evaluate memory",
     rich_markup_mode="rich",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(collect.app, name="collect")
-app.command("score", help=score.HELP)(score.score)
-app.command("train-memory", help=train_memory.HELP)(train_memory.train_memory)
-app.command("train-baseline", help=train_baseline.HELP)(train_baseline.train_baseline)
-app.command("train-agent", help=train_agent.HELP)(train_agent.train_agent)
+app.command("score", help=flowing(score.HELP))(score.score)
+app.command("train-memory", help=flowing(train_memory.HELP))(train_memory.train_memory)
+app.command("train-baseline", help=flowing(train_baseline.HELP))(train_baseline.train_baseline)
+app.command("train-agent", help=flowing(train_agent.HELP))(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
-app.command("report", help=report.HELP)(report.report)
-app.command("status")(status.status)
-app.command("inspect")(inspect_run.inspect)
-app.command("verify")(verify.verify)
+app.command("report", help=flowing(report.HELP))(report.report)
+app.command("status", help=flowing(status.HELP))(status.status)
+app.command("inspect", help=flowing(inspect_run.HELP))(inspect_run.inspect)
+app.command("verify", help=flowing(verify.HELP))(verify.verify)
+app.command("doctor", help=flowing(doctor.HELP))(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:
@@ -54,7 +72,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     pass

@@ -37,8 +37,9 @@ class TrainBaselineOptions(BaseModel):
     evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
     evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
     checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
+    until_rmse: float | None = Field(None, gt=0, description="Stop once the test RMSE is below this.")
+    until_mse: float | None = Field(None, gt=0, description="Stop once the test MSE is below this.")
     until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop once the test accuracy is this or more.")
-    until_mse: float | None = Field(None, gt=0, description="Stop as soon as the test MSE is below this.")
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainBaselineOptions":

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+MB = 10**6  # bytes; what options count in, and what is shown
 STAGES = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate")
 
 
@@ -14,7 +15,9 @@ class StageOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    run: Path | None = Field(None, description="Run folder (default: see the command's help).")
+    run: Path | None = Field(
+        None, description="Run folder (default: the only one in runs/; collect: runs/<task>-<size>)."
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of everything random.")
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N.")
     threads: int = Field(1, ge=1, le=1024, description="CPU threads of torch; small networks are fastest with one.")
@@ -80,7 +83,9 @@ class ScoreOptions(BaseModel):
     score: Literal["nll", "entropy"] = Field("nll", description="Score of the classifier: -log p(y) or the entropy.")
 
 
-NETWORK: dict[str, Any] = {"panel": "The networks"}  # where the help shows an option
+# Where the help shows an option.
+POINTS: dict[str, Any] = {"panel": "Rollouts and prediction points"}
+NETWORK: dict[str, Any] = {"panel": "The networks"}
 
 
 class TrainMemoryOptions(BaseModel):
@@ -91,16 +96,24 @@ class TrainMemoryOptions(BaseModel):
     preset: Literal["fast", "paper"] = Field(
         "fast", description="The task's recipe for what is not given: ours, or the sizes of the paper."
     )
-    rollout: int = Field(20, ge=1, le=1_000_000, description="Steps r that gradients flow through.")
+    rollout: int = Field(
+        20, ge=1, le=1_000_000, description="Steps r that gradients flow through.", json_schema_extra=POINTS
+    )
     targets: int = Field(1, ge=1, le=1024, description="Target steps K per prediction point.")
-    predict_every: int = Field(0, ge=0, description="Also predict at every f-th step of a rollout; 0: do not.")
+    predict_every: int = Field(
+        0, ge=0, description="Also predict at every f-th step of a rollout; 0: do not.", json_schema_extra=POINTS
+    )
     random_points: int = Field(
-        1, ge=0, le=1024, description="Random prediction points in a rollout, besides its last step."
+        1,
+        ge=0,
+        le=1024,
+        description="Random prediction points in a rollout, besides its last step.",
+        json_schema_extra=POINTS,
     )
     at_targets: bool = Field(
         False,
         description="Also predict where a rollout comes to a target step: from the state that has read it.",
-        json_schema_extra={"both": True},
+        json_schema_extra={**POINTS, "both": True},
     )
     select: Literal["surprise", "uniform", "current"] = Field(
         "surprise",
@@ -210,8 +223,9 @@ class TrainMemoryOptions(BaseModel):
     evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
     evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
     checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
-    until_rmse: float | None = Field(None, gt=0, description="Stop as soon as the test RMSE is below this.")
-    until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop as soon as the test accuracy is this.")
+    until_rmse: float | None = Field(None, gt=0, description="Stop once the test RMSE is below this.")
+    until_mse: float | None = Field(None, gt=0, description="Stop once the test MSE is below this.")
+    until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop once the test accuracy is this or more.")
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainMemoryOptions":

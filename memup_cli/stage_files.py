@@ -1,4 +1,4 @@
-"""Files that stages leave beside their weights: checkpoints, whose names hold their checksums, and config.json."""
+"""Files that stages leave beside their weights: checkpoints, whose names hold their checksums, config.json, logs."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stores.codec import checksum
-from stores.files import read_file
+from stores.files import inside, read_file
 from stores.integrity import free_place
 from stores.manifest import Manifest
 
@@ -57,4 +57,29 @@ def altered_descriptions(manifest: Manifest) -> dict[Path, dict[str, Any]]:
             same = False
         if not same:
             found[path] = expected
+    return found
+
+
+def logged(run: Path, stage: str) -> list[dict[str, Any]]:
+    """Lines of a stage's metrics.jsonl; what a killed attempt left half-written is skipped."""
+    folder = stage.replace("/", "-") if stage.startswith("train-agent") else stage
+    path = inside(run, f"logs/{folder}/metrics.jsonl", "logs")
+    if not path.exists():
+        return []
+    rows = []
+    for line in read_file(path).splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("update"), int):
+            rows.append(row)
+    return rows
+
+
+def latest(run: Path, stage: str) -> dict[str, Any]:
+    """How far a stage that is still running has come: the last value of everything that it logged."""
+    found: dict[str, Any] = {}
+    for row in logged(run, stage):
+        found |= row
     return found

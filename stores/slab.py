@@ -25,7 +25,7 @@ from .reader import Trajectories
 from .schedule import Load, Schedule, Visit
 
 Read = Callable[[str, int, int], Array]  # field, start, stop within the episode -> steps
-DEFAULT_MEMORY = 512 << 20
+DEFAULT_MEMORY = 512 * 10**6
 MIN_PIECE = 1024  # steps, or a chunk if that is shorter: a shorter piece means decoding the chunk once for each
 MAX_PIECE = 1 << 16  # steps: more would only take RAM
 AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
@@ -46,8 +46,8 @@ def fit(
     least = min(longest, min(MIN_PIECE, chunk) + rollout)
     if room < least:
         raise SlabTooSmall(
-            f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 2**20:,.1f} MB, more than "
-            f"the {memory / 2**20:,.1f} MB allowed; give it more, or use a smaller batch"
+            f"{slots} slots of at least {least:,} steps need {slots * least * row_bytes / 1e6:,.1f} MB, more than "
+            f"the {memory / 1e6:,.1f} MB allowed. Give it more, or use a smaller --batch."
         )
     if 2 * longest <= room and (whole or longest <= max(MAX_PIECE, rollout)):
         return longest, longest

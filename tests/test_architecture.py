@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 # Each layer may import itself and those after it.
 LAYERS = [
     "memup_cli.commands",
+    "memup_cli.health",
     "memup_cli.reports",
     "memup_cli.agents",
     "memup_cli.training",

@@ -1,4 +1,4 @@
-"""The README's examples are true: every command and program in it runs, in the order in which it stands there."""
+"""The documents are true: what they show runs, their links lead somewhere, and the list of options is the program's."""
 
 import os
 import re
@@ -6,42 +6,73 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from docs import generate
 from tests.cli import environment
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/*.md", "examples/**/*.md")
+    for path in ROOT.glob(pattern)
+    if path.name != "CHANGELOG.md"
+)
+ELSEWHERE = {"docs/python.md"}  # in tests/agents/test_wrappers.py, which has a trained memory
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.M | re.S)
+def blocks(page: str) -> list[tuple[str, str]]:
+    """(language, text) of what a page shows to be run, commands first; blocks of `make` are what runs this test."""
+    found = re.findall(r"^```(sh|python)\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
+    return [pair for language in ("sh", "python") for pair in found if pair[0] == language and pair[1][:4] != "make"]
 
 
-def test_every_example_runs(tmp_path):
+RUNNABLE = [page for page in PAGES if blocks(page) and page not in ELSEWHERE]
+
+
+def test_the_pages_are_found():
+    assert {"README.md", "CONTRIBUTING.md", "docs/commands.md", "docs/store.md"} <= set(PAGES)
+    assert len(blocks("README.md")) >= 15
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_every_example_runs(tmp_path, page):
+    """In the order in which they stand there; a block of plain text that starts with `$ ` is only shown."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = environment({"PATH": path})
-    commands = [block for block in blocks("sh") if not block.startswith("make")]
-    programs = blocks("python")
-    assert len(commands) >= 4
-    assert len(programs) >= 3
-    for block in commands:
-        done = subprocess.run(
-            ["bash", "-euc", block], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{block}\n{done.stderr}"
-    for block in programs:
-        done = subprocess.run(
-            [sys.executable, "-c", block], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
+    for language, block in blocks(page):
+        command = ["bash", "-euc", block] if language == "sh" else [sys.executable, "-c", block]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{block}\n{done.stderr}"
 
 
 def test_every_make_target_exists():
-    wanted = set(re.findall(r"^make (\S+)", README, re.M)) | set(re.findall(r"`make ([\w-]+)", README))
-    assert {"demo", "test"} <= wanted
+    text = "\n".join((ROOT / page).read_text() for page in PAGES)
+    wanted = set(re.findall(r"^make ([\w-]+)", text, re.M)) | set(re.findall(r"`make ([\w-]+)", text))
+    assert {"demo", "test", "docs"} <= wanted
     defined = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
     assert wanted <= defined
 
 
-def test_every_link_leads_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        assert target.startswith("https://") or (ROOT / page).parent.joinpath(target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_shown_exists(page):
+    """`memup ...` in the text and in blocks that are only shown: the commands and their options are real."""
+    known = generate.generated()
+    titles = set(re.findall(r"^### (memup [\w-]+(?: [\w-]+)?)$", known, re.M))
+    flags = set(re.findall(r"`(--[\w-]+)", known)) | {"--help", "--version", "--install-completion"}
+    for shown in re.findall(r"(?:^\$ |`)(memup [^`\n]*)", (ROOT / page).read_text(), re.M):
+        words = shown.split()
+        if not words[1].startswith("-") and words[1].islower():
+            assert " ".join(words[:2]) in titles, shown
+        assert {word.split("=")[0] for word in words if word.startswith("--") and len(word) > 2} <= flags, shown
+
+
+def test_the_list_of_options_is_that_of_the_program():
+    page = generate.PAGE.read_text()
+    assert generate.page(page) == page, "run `make docs`"

@@ -19,9 +19,9 @@ from stores.manifest import Manifest
 from ..configs import TrainMemoryOptions
 from ..errors import Interrupted, Stopped
 from ..interrupts import StopFlag
+from ..limits import available_cpus
 from ..tasks.spec import TaskOptions, TaskSpec
 from ..training.collection import Collection, collect
-from ..training.generation import available_cpus
 from ..training.memory import resolve as resolve_memory
 from ..training.memory import train_memory
 from ..training.scoring import ScoreConfig, score

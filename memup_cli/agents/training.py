@@ -14,6 +14,7 @@ import torch
 from stores.reader import Trajectories
 
 from .. import console
+from ..configs import MB
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
@@ -112,7 +113,7 @@ def train(
             training.quiet,
         )
     arena = open_arena(training.task, training.spec, config["envs"])
-    budget = training.buffer_memory << 20
+    budget = training.buffer_memory * MB
     player = Player(arena, learner.policy, training.device, training.rollout, budget)
     saved_at, last_saved, began, before = iteration, time.monotonic(), time.perf_counter(), steps
 

@@ -12,6 +12,7 @@ from .. import console
 from ..configs import CollectOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
 from .options import command_function
+from .status import QuietOption
 
 PANELS = {"options": "Collecting", "stage": "Every stage"}
 ABOUT = (
@@ -66,16 +67,17 @@ app = typer.Typer(cls=TaskGroup, rich_markup_mode="rich", invoke_without_command
 @app.callback(
     help="Generate episodes or data sets into the trajectory store.\n\n"
     "[bold]memup collect TASK[/bold] starts a run or continues it; [bold]memup collect --run DIR[/bold] continues "
-    "the run in DIR with the options it was started with."
+    f"the run in DIR with the options it was started with. {ABOUT}\n\n"
+    "Example: memup collect tmaze --length 1000"
 )
 def continue_run(
     ctx: typer.Context,
-    run: Annotated[Path | None, typer.Option("--run", help="Continue this run.")] = None,
+    run: Annotated[Path | None, typer.Option("--run", metavar="PATH", help="Continue this run.")] = None,
     shard: Annotated[
-        str | None, typer.Option("--shard", help="The part I/N to continue, if there are several.")
+        str | None, typer.Option("--shard", metavar="I/N", help="The part I/N to continue, if there are several.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
+    json: Annotated[bool, typer.Option("--json", metavar="", help="Print the result as one JSON object.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
         if run or shard or json or quiet:
@@ -104,11 +106,11 @@ def continue_run(
 
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
+    from ..limits import available_cpus
     from ..runs import HOME, follow
     from ..tasks import load_task
     from ..training.collection import Collection
     from ..training.collection import collect as run_stage
-    from ..training.generation import available_cpus
 
     task = load_task(name)(task_options)
     part, parts = options.part

@@ -10,9 +10,13 @@ from ..agent_configs import EvaluateAgentOptions
 from ..baseline_configs import EvaluateBaselinesOptions
 from ..configs import EvaluateOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
-from .options import command_function
+from .options import command_function, flowing
 
-app = typer.Typer(help="Measure what was trained, on episodes it has not seen.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure what was trained, on episodes it has not seen.\n\nExample: memup evaluate memory",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+)
 
 HELP = """Predict the targets at the steps that matter from the memory's state there.
 
@@ -78,7 +82,7 @@ def _table(data: dict[str, Any]) -> Any:
 memory = command_function(
     "evaluate", {"options": EvaluateOptions, "stage": StageOptions}, _memory, {"stage": "Every stage"}
 )
-app.command("memory", help=HELP)(memory)
+app.command("memory", help=flowing(HELP))(memory)
 
 
 AGENT_HELP = """Play complete episodes with a trained agent, greedily and as it was trained.
@@ -143,7 +147,7 @@ def _agent_table(data: dict[str, Any]) -> Any:
 agent = command_function(
     "evaluate", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent, {"stage": "Every stage"}
 )
-app.command("agent", help=AGENT_HELP)(agent)
+app.command("agent", help=flowing(AGENT_HELP))(agent)
 
 
 BASELINES_HELP = """Compare the memory and all baselines of a run: error at the steps that matter, and what they cost.
@@ -211,4 +215,4 @@ def _comparison(data: dict[str, Any]) -> Any:
 baselines = command_function(
     "evaluate", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines, {"stage": "Every stage"}
 )
-app.command("baselines", help=BASELINES_HELP)(baselines)
+app.command("baselines", help=flowing(BASELINES_HELP))(baselines)

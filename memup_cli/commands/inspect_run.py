@@ -8,15 +8,34 @@ from .. import console
 from .status import JsonOption, RunOption
 
 MAX_EVENTS = 24
+HELP = """Show a run's fields, sizes and episode lengths, and the events of one episode.
+
+Example: memup inspect --run runs/tmaze-1000 --split test --episode 3"""
 
 
 def inspect(
     run: RunOption = None,
-    split: Annotated[Literal["train", "test"], typer.Option("--split", help="Which episodes.")] = "train",
-    episode: Annotated[int, typer.Option("--episode", min=0, help="Show the events of this episode.")] = 0,
+    split: Annotated[
+        Literal["train", "test"],
+        typer.Option(
+            "--split",
+            metavar="WORD",
+            show_default=False,
+            help="Which episodes. [dim](train or test; default: train)[/dim]",
+        ),
+    ] = "train",
+    episode: Annotated[
+        int,
+        typer.Option(
+            "--episode",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="Show the events of this episode. [dim](default: 0)[/dim]",
+        ),
+    ] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Show a run's fields, sizes and episode lengths, and the events of one episode."""
     from stores.manifest import Manifest
     from stores.reader import Trajectories
 

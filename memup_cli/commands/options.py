@@ -1,10 +1,12 @@
 """Typer options from config models. Precedence: flags > MEMUP_* variables > --config TOML > defaults."""
 
 import inspect
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -17,6 +19,12 @@ from ..ranks import rank
 
 SHORT = {"verbose": "-v"}
 SHARED = ("train-memory",)  # stages that torchrun can start
+PLACEHOLDERS = {bool: "", int: "N", float: "X", Path: "PATH", str: "TEXT"}  # short: the help must fit 80 columns
+
+
+def flowing(text: str) -> str:
+    """A help text without the line breaks of the source inside its paragraphs."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 def command_function(
@@ -56,19 +64,35 @@ def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parame
     extra = field.json_schema_extra
     both = isinstance(extra, dict) and extra.get("both")  # a recipe may switch it on
     flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
-    default: Any = field.default
-    shown = "" if default is None or default is False or default is PydanticUndefined else f" (default: {default})"
+    choices, kind = _choices(field)
     option = typer.Option(
         *flags,
-        help=f"{field.description}[dim]{shown}[/dim]",
+        help=f"{field.description}{_remark(field, choices)}",
+        metavar="WORD" if choices else PLACEHOLDERS[kind],
         envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
         show_envvar=False,
         show_default=False,
         rich_help_panel=panel or _panel(field),
     )
-    annotation: Any = field.annotation
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=None, annotation=Annotated[annotation | None, option])
+    annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
+    """The words that an option takes, if it takes only some, and the type of its value."""
+    kind: Any = field.annotation
+    if get_origin(kind) is UnionType or type(None) in get_args(kind):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    return (get_args(kind), str) if get_origin(kind) is Literal else ((), kind)
+
+
+def _remark(field: FieldInfo, choices: tuple[str, ...]) -> str:
+    """What the help says after the description: the words to choose from, and the default."""
+    parts = [" or ".join([", ".join(choices[:-1]), choices[-1]])] if choices else []
+    default: Any = field.default
+    if not (default is None or default is False or default is PydanticUndefined):
+        parts.append(f"default: {default}")
+    return f" [dim]({'; '.join(parts)})[/dim]" if parts else ""
 
 
 def _build(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:

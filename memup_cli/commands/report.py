@@ -13,20 +13,29 @@ HELP = """Write one self-contained page about a run: stages, figures, curves, an
 Several runs are laid over each other; those that differ only in the seed become a mean with a band. What is missing is
 named with the command that makes it.
 
-Example: memup report runs/tmaze-20000 [dim]or[/dim] memup report runs/seed-* --output seeds.html"""
+Example: memup report runs/seed-* --output seeds.html"""
 
 
 def report(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders (default: as --run).", show_default=False)
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Run folders (default: as --run).", show_default=False),
     ] = None,
     run: RunOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="File to write; - is stdout (default: report.html in the run, or here for several)."),
+        typer.Option(
+            metavar="PATH", help="File to write; - is stdout (default: report.html in the run, or here for several)."
+        ),
     ] = None,
     format_: Annotated[
-        Literal["html", "md", "json"], typer.Option("--format", help="A page, text, or the data it is built from.")
+        Literal["html", "md", "json"],
+        typer.Option(
+            "--format",
+            metavar="WORD",
+            show_default=False,
+            help="A page, text, or the data it is built from. [dim](html, md or json; default: html)[/dim]",
+        ),
     ] = "html",
     json: JsonOption = False,
 ) -> None:

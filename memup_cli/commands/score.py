@@ -17,14 +17,16 @@ Example: memup score --run runs/tmaze-1000"""
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
     from ..training.scoring import ScoreConfig, default_detector, score
-    from ..training.stages import open_run, prepare_device, spec_of
+    from ..training.stages import check_window, open_run, prepare_device, spec_of
 
     manifest = open_run(stage.run)
-    spec = spec_of(manifest)
+    spec, asked = spec_of(manifest), options.model_fields_set
     options = ScoreOptions(**{**spec.recipes.get("score", {}), **options.model_dump(exclude_unset=True)})
     detector = options.detector or default_detector(spec)
     if detector not in spec.detectors:
         raise UsageProblem(f"--detector {detector} does not fit this task; use {' or '.join(spec.detectors)}")
+    if "window" in asked:
+        check_window(manifest, options.window or 1)
     config = ScoreConfig(
         detector=detector,
         gamma=spec.gamma if options.gamma is None else options.gamma,

@@ -1,7 +1,7 @@
 """memup status: where each stage of a run stands."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,28 +9,96 @@ from .. import console
 
 RunOption = Annotated[
     Path | None,
-    typer.Option("--run", envvar="MEMUP_RUN", show_envvar=False, help="Run folder (default: the only one in runs/)."),
+    typer.Option(
+        "--run",
+        envvar="MEMUP_RUN",
+        show_envvar=False,
+        metavar="PATH",
+        help="Run folder (default: the only one in runs/).",
+    ),
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", envvar="MEMUP_JSON", show_envvar=False, help="Print one JSON object.")
+    bool,
+    typer.Option(
+        "--json", envvar="MEMUP_JSON", show_envvar=False, metavar="", help="Print the result as one JSON object."
+    ),
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", metavar="", help="No progress, no notes.")]
 
 
-def status(run: RunOption = None, json: JsonOption = False) -> None:
-    """Show where each stage of a run stands, what is missing and what is stale."""
+HELP = """Show where each stage of a run stands, what is missing and what is stale.
+
+With --watch it goes on looking, also while another process trains: a live table on a terminal, in a pipe a line for
+each change (with --json an object). It ends when all stages that were begun are complete, or with Ctrl-C; exit 0 both
+times. Of a chain of stages, name the last one with --until: there may be moments when none is running.
+
+Example: memup status --run runs/tmaze-1000 --watch --until train-agent"""
+
+
+def status(
+    run: RunOption = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", metavar="", help="Look again and again until all stages are complete.")
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option(
+            "--every",
+            metavar="X",
+            min=0.1,
+            max=3600,
+            show_default=False,
+            help="Seconds between two looks. [dim](default: 2)[/dim]",
+        ),
+    ] = 2.0,
+    until: Annotated[
+        Literal["collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate"] | None,
+        typer.Option("--until", metavar="WORD", help="Watch until this stage is complete, begun or not."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    from ..runs import find_readable
+
+    place = find_readable(run)
+    if watch:
+        from .watch import watch as follow
+
+        follow(lambda: look(place), _table, every, json, until)
+    else:
+        data = look(place)
+        console.result(data, json, lambda: _table(data))
+
+
+def look(run: Path) -> dict[str, Any]:
+    """Where each stage of a run stands now, with what a running one has logged so far."""
     from stores.manifest import Manifest
 
     from ..configs import STAGES
-    from ..runs import find_readable, refresh_collect, refresh_stage
+    from ..runs import refresh_collect, refresh_stage
+    from ..stage_files import latest
 
-    manifest = Manifest.load(find_readable(run))
+    manifest = Manifest.load(run)
     stages: dict[str, dict[str, Any]] = {}
     for name in sorted(manifest.stages, key=lambda s: (STAGES.index(s.partition("/")[0]), s)):
         entry = refresh_collect(manifest) if name == "collect" else refresh_stage(manifest, name)
         stages[name] = {**entry, **entry.get("progress", {}), "stale": manifest.stale(name)}
+        if entry["status"] == "running" and (now := latest(manifest.run, name)):
+            stages[name] |= {"latest": now, "done": now.get("steps", now["update"])}
     task = manifest.task
-    data = {"run": str(manifest.run), "task": {"name": task["name"], **task["options"]}, "stages": stages}
-    console.result(data, json, lambda: _table(data))
+    return {"run": str(manifest.run), "task": {"name": task["name"], **task["options"]}, "stages": stages}
+
+
+def told(entry: dict[str, Any]) -> str:
+    """A stage's status in a word or two."""
+    room = entry.get("metrics", {}).get("outcome") == "out of memory"
+    return "stale" if entry["stale"] else "out of memory" if room else str(entry["status"])
+
+
+def measured(entry: dict[str, Any]) -> str:
+    """What a running stage logged last."""
+    shown = ("loss", "test_rmse", "test_accuracy", "return_mean", "success_rate")
+    values = {name: value for name, value in entry.get("latest", {}).items() if name in shown}
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in values.items())
 
 
 def _table(data: dict[str, Any]) -> Any:
@@ -46,13 +114,11 @@ def _table(data: dict[str, Any]) -> Any:
         table.add_column(column, justify="right" if column in ("done", "of") else "left")
     notes = []
     for name, entry in data["stages"].items():
-        room = entry.get("metrics", {}).get("outcome") == "out of memory"
-        status = "stale" if entry["stale"] else "out of memory" if room else entry["status"]
         attempt = entry.get("attempt", {})
         where = attempt.get("host", "") + (f" job {attempt['job']}" if attempt.get("job") else "")
-        when = entry.get("finished") or entry.get("started", "")
+        when = entry.get("started" if entry["status"] == "running" else "finished") or entry.get("started", "")
         counts = [f"{entry[key]:,}" if key in entry else "" for key in ("done", "total")]
-        table.add_row(name, status, *counts, when, where)
+        table.add_row(name, told(entry), *counts, when, where)
         for shard in entry.get("missing", []):
             notes.append(
                 f"{shard['path']} (shard {shard['shard']}): {shard['problem']}, {shard['done']:,} of "
@@ -61,7 +127,9 @@ def _table(data: dict[str, Any]) -> Any:
         if entry.get("rounds") and entry["status"] != "complete":
             last = entry["rounds"][-1]
             notes.append(f"{name}: round {last['round']} of {entry['config']['alternate']}, phase {last['phase']}")
-        if room:
+        if now := measured(entry):
+            notes.append(f"{name}: {now}")
+        if told(entry) == "out of memory":
             wanted, limit = (console.human_bytes(entry["metrics"][key]) for key in ("predicted_bytes", "limit_bytes"))
             notes.append(f"{name}: out of memory (it needs {wanted}, the limit is {limit}); nothing was trained")
         if entry["status"] == "failed" and entry.get("problem"):

@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import console
-from .status import JsonOption, RunOption
+from .status import JsonOption, QuietOption, RunOption
 
 if TYPE_CHECKING:
     from stores.integrity import Check, Damage
     from stores.manifest import Manifest
+
+HELP = """Check a run's trajectories, scores, weights and checkpoints; exit 65 if anything is damaged.
+
+Every chunk is decoded, and every episode compared with its checksum. --repair moves what is damaged to quarantine/ in
+the run; the commands that make it again are shown.
+
+Example: memup verify --run runs/tmaze-1000 --repair"""
 
 
 def verify(
     run: RunOption = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Set what is damaged aside, so that it can be made again."),
+        typer.Option("--repair", metavar="", help="Set what is damaged aside, so that it can be made again."),
     ] = False,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
-    """Check a run's trajectories, scores, weights and checkpoints; exit 65 if anything is damaged."""
     from stores.integrity import Check, Damage, check_shard, quarantine
     from stores.manifest import Manifest, turn
     from stores.reader import shard_exists

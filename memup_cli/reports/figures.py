@@ -1,5 +1,6 @@
 """The few numbers a run is about, each with its interval and what was asked for."""
 
+import math
 from typing import Any
 
 
@@ -9,7 +10,7 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
     figures = []
     if memory := run["memory"]:
         main = "accuracy" if "accuracy" in memory else "rmse"
-        wanted = stages.get("train-memory", {}).get("config", {}).get(f"until_{main}")
+        wanted = _wanted(stages.get("train-memory", {}).get("config", {}), main)
         note = f"{memory['steps']:,} steps of {memory['episodes']:,} test episodes"
         stale = stages.get("evaluate", {}).get("status") == "stale"
         figures.append(
@@ -17,7 +18,7 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
         )
     elif trained := stages.get("train-memory", {}).get("metrics"):
         main = "accuracy" if "accuracy" in trained else "rmse"
-        wanted = stages["train-memory"]["config"].get(f"until_{main}")
+        wanted = _wanted(stages["train-memory"]["config"], main)
         if main in trained:
             figures.append(_figure(f"memory {main}", trained[main], main, None, wanted, "at the end of training"))
     for agent, found in run["agents"].items():
@@ -28,6 +29,12 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
             figures.append(_figure(f"{agent} success", found["success_rate"], "share", found["interval"], asked, note))
         figures.append(_figure(f"{agent} return", found["return_mean"], "number", found["return_interval"], None, note))
     return figures
+
+
+def _wanted(config: dict[str, Any], main: str) -> float | None:
+    """What training was to reach; an MSE as the RMSE that it is."""
+    asked: float | None = config.get(f"until_{main}")
+    return math.sqrt(config["until_mse"]) if asked is None and config.get("until_mse") else asked
 
 
 def _stale(note: str, stale: bool) -> str:

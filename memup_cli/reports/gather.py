@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import math
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from stores.manifest import Manifest
 
 from ..configs import STAGES
 from ..runs import quoted, refresh_collect, refresh_stage
+from ..stage_files import logged
 from .figures import key_figures
 
 POINTS = 600  # of a curve; more are averaged
@@ -43,7 +43,7 @@ def _gather(manifest: Manifest) -> dict[str, Any]:
             problems.append(f"evaluation/{file}.json cannot be read: {error}")
     curves = {}
     for name in names:
-        if name.startswith("train-") and (rows := _log(run, name)):
+        if name.startswith("train-") and (rows := logged(run, name)):
             curves[name] = _curves(rows, "steps" if name.startswith("train-agent") else "update")
     film, trouble = _film(run)
     problems += [trouble] if trouble else []
@@ -106,23 +106,6 @@ def _seconds(entry: dict[str, Any]) -> float | None:
     except (KeyError, ValueError):
         return None
     return max(0.0, (ended - began).total_seconds()) if entry["status"] == "complete" else None
-
-
-def _log(run: Path, stage: str) -> list[dict[str, Any]]:
-    """Lines of a stage's metrics.jsonl; what a killed attempt left half-written is skipped."""
-    folder = stage.replace("/", "-") if stage.startswith("train-agent") else stage
-    path = inside(run, f"logs/{folder}/metrics.jsonl", "logs")
-    if not path.exists():
-        return []
-    rows = []
-    for line in read_file(path).splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("update"), int):
-            rows.append(row)
-    return rows
 
 
 def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The train-baseline stage: LSTM, SRNN and Transformer on the same store, over whole sequences or truncated."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ from stores.manifest import Manifest
 from stores.slab import Slab
 
 from ..baseline_configs import TrainBaselineOptions
+from ..configs import MB
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..models.baselines import Baseline
@@ -22,6 +22,7 @@ from . import checkpoint
 from .baseline_evaluation import predict_baseline
 from .baseline_windows import check_slab, next_batch, open_windows, window_loss
 from .descent import Course, descend
+from .goals import check_goals, reached
 from .room import free_bytes, predict_bytes
 from .stages import (
     conclude,
@@ -89,10 +90,7 @@ def resolve(
     spec = spec_of(manifest)
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
-    if options.until_mse and spec.target_kind == "classes":
-        raise UsageProblem("--until-mse is for numbers; this task predicts classes")
-    if options.until_accuracy and spec.target_kind != "classes":
-        raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
+    check_goals(options, spec)
     if "heads" in options.model_fields_set and options.model != "transformer":
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
     return BaselineJob(manifest, spec, options, seed, device, **flags)
@@ -100,7 +98,7 @@ def resolve(
 
 def memory_needed(job: BaselineJob) -> dict[str, int]:
     """What an update will need, and what it may take."""
-    limit = job.options.memory_limit << 20 if job.options.memory_limit else free_bytes(job.device)
+    limit = job.options.memory_limit * MB if job.options.memory_limit else free_bytes(job.device)
     model = build_baseline(job.spec, job.config).to(job.device)
     needed = predict_bytes(job.spec, job.options, model, job.window)
     return {"predicted_bytes": needed, "limit_bytes": limit}
@@ -204,13 +202,7 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
         quiet=job.quiet,
         device=job.device,
         evaluate=lambda: predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes),
-        reached=lambda result: _good_enough(options, result),
+        reached=lambda result: reached(options, result),
         slab=lambda update: open_windows(train, spec, options, job.window, job.seed, update),
     )
     return descend(course, BaselineLearner(model, options, spec.evaluate is not None), stop, still_ours)
-
-
-def _good_enough(options: TrainBaselineOptions, result: dict[str, float]) -> bool:
-    if options.until_accuracy and result.get("accuracy", 0) >= options.until_accuracy:
-        return True
-    return bool(options.until_mse and result.get("mse", math.inf) < options.until_mse)

@@ -11,6 +11,7 @@ from stores.schedule import Visit
 from stores.slab import Derived, Read, Slab, SlabTooSmall, fit
 
 from ..baseline_configs import TrainBaselineOptions
+from ..configs import MB
 from ..errors import UsageProblem
 from ..models.baselines import Baseline
 from ..models.memory import State, reset
@@ -62,7 +63,7 @@ def open_windows(
         gamma=spec.gamma if options.gamma is None else options.gamma,
         seed=seed,
         update=update,
-        memory=options.slab_memory << 20,
+        memory=options.slab_memory * MB,
         with_targets=True,
         choose=None,
         more=(Derived(Field(MATTERS, "bool"), matters),),
@@ -73,11 +74,11 @@ def check_slab(trajectories: Trajectories, spec: TaskSpec, options: TrainBaselin
     """UsageProblem if --slab-memory does not hold the windows."""
     row_bytes = sum(f.row_bytes for f in spec.fields) + 9  # the previous action, y, and whether the step matters
     try:
-        piece, _ = fit(trajectories, options.batch, window, row_bytes, options.slab_memory << 20)
+        piece, _ = fit(trajectories, options.batch, window, row_bytes, options.slab_memory * MB)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     if piece < window:
-        needed = math.ceil(2 * int(trajectories.lengths.max()) * options.batch * row_bytes / 2**20)
+        needed = math.ceil(2 * int(trajectories.lengths.max()) * options.batch * row_bytes / MB)
         raise UsageProblem(
             f"--slab-memory {options.slab_memory}: {options.batch} windows of {window:,} steps do not fit; give it "
             f"{needed:,}, or use a smaller --batch or --truncate"

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -94,10 +93,6 @@ def make_group(request: GroupRequest) -> EncodedGroup:
             stream.add(seed, request.task.blocks(seed, request.layout.chunk_steps))
         return stream.finish()
     return encode_group(request.layout, episodes_of(request))
-
-
-def available_cpus() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 class GroupMaker:

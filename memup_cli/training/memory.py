@@ -1,6 +1,5 @@
 """The train-memory stage: the paper's algorithm 1, streaming from disk."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +11,22 @@ import torch
 from stores.manifest import Manifest
 from stores.slab import Read, Slab, SlabTooSmall, fit
 
-from ..configs import TrainMemoryOptions
+from ..configs import MB, TrainMemoryOptions
 from ..errors import BadInput, RankLost, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.encoders import FieldEncoder
 from ..models.predictor import MemoryModel
+from ..runs import quoted
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .candidates import Candidates, gather_candidates
 from .descent import Course, descend
 from .evaluation import predict_split
+from .goals import check_goals, reached
 from .learner import MemoryLearner
 from .selection import SuffixTop
 from .stages import (
+    check_window,
     conclude,
     continue_command,
     digests,
@@ -81,13 +83,13 @@ def resolve(
     """Check what the command needs: collected data, and scores if it uses them."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    asked = options.model_fields_set
     options = with_recipe(options, spec)
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
-    if options.until_rmse and spec.target_kind == "classes":
-        raise UsageProblem("--until-rmse is for numbers; this task predicts classes")
-    if options.until_accuracy and spec.target_kind != "classes":
-        raise UsageProblem("--until-accuracy is for classes; this task predicts numbers")
+    check_goals(options, spec)
+    if options.context == "window" and "window" in asked:
+        check_window(manifest, options.window)
     if options.select == "current" and options.context != "point":
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
     if options.rollout_sampling == "priority" and options.context == "carried":
@@ -105,12 +107,12 @@ def resolve(
         if options.detector not in (None, detector):
             raise StageMissing(
                 f"{manifest.run} has scores of the {detector} detector, not of {options.detector}; run "
-                f"`memup score --detector {options.detector} --restart --run {manifest.run}` first"
+                f"`memup score --detector {options.detector} --restart --run {quoted(manifest.run)}` first"
             )
     gamma = spec.gamma if options.gamma is None else options.gamma
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
     try:
-        fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory << 20)
+        fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory * MB)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
@@ -195,18 +197,11 @@ def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[]
         quiet=job.quiet,
         device=job.device,
         evaluate=lambda: predict_split(learner.kept, test, spec, job.gamma, options.evaluate_episodes),
-        reached=lambda result: _reached(options, result),
+        reached=lambda result: reached(options, result),
         slab=lambda update: _open(job, world, learner, update),
         world=world,
     )
     return descend(course, learner, stop, still_ours)
-
-
-def _reached(options: TrainMemoryOptions, result: dict[str, float]) -> bool:
-    """Whether the training is to stop here because what was asked for is reached."""
-    if options.until_rmse and result.get("rmse", math.inf) < options.until_rmse:
-        return True
-    return bool(options.until_accuracy and result.get("accuracy", 0.0) >= options.until_accuracy)
 
 
 def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> Slab:
@@ -227,7 +222,7 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
         gamma=job.gamma,
         seed=job.seed,
         update=update,
-        memory=options.slab_memory << 20,
+        memory=options.slab_memory * MB,
         starters=options.starters,
         dwell=_dwell(options, int(train.lengths.max())),
         whole=job.online or options.context == "carried",

@@ -1,11 +1,10 @@
 """Whether training will fit into memory: what one update takes, predicted from short sequences, and what is free."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
 from ..baseline_configs import TrainBaselineOptions
+from ..limits import free_ram
 from ..models.baselines import Baseline
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .targets import previous_action_field
@@ -49,36 +48,4 @@ def free_bytes(device: torch.device) -> int:
     """What the device has free: a GPU's own figure; else of the machine and of the control groups we are in."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return free_ram(Path("/proc"), Path("/sys/fs/cgroup"))
-
-
-def free_ram(proc: Path, cgroups: Path) -> int:
-    """MemAvailable, or less if a control group (version 1 or 2) of this process or one around it allows less."""
-    lines = (proc / "meminfo").read_text().splitlines()
-    free = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
-    for line in (proc / "self" / "cgroup").read_text().splitlines() if (proc / "self" / "cgroup").exists() else []:
-        _, controllers, inner = line.split(":", 2)
-        if controllers in ("", "memory"):
-            root = cgroups / controllers
-            names = (
-                ("memory.limit_in_bytes", "memory.usage_in_bytes") if controllers else ("memory.max", "memory.current")
-            )
-            place = root / inner.strip("/")
-            for folder in (place, *place.parents):  # in a container only the root may be visible
-                free += _group_room(folder, *names)
-                if folder == root:
-                    break
-    return max(0, min(free))
-
-
-def _group_room(folder: Path, limit: str, usage: str) -> list[int]:
-    """Limit minus usage of one control group; file cache, which is given back on demand, is not counted as used."""
-    try:
-        most, used = ((folder / name).read_text().strip() for name in (limit, usage))
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-    except OSError:
-        return []
-    if most == "max":
-        return []
-    cache = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
-    return [int(most) - int(used) + cache]
+    return free_ram()

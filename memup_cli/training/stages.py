@@ -186,6 +186,15 @@ def split_of(manifest: Manifest, split: str) -> Trajectories:
     return Trajectories(manifest.run / "trajectories" / split, manifest.stages["collect"]["config"]["shards"])
 
 
+def check_window(manifest: Manifest, window: int) -> None:
+    """UsageProblem if a window that was asked for is longer than any episode."""
+    longest = int(split_of(manifest, "train").lengths.max())
+    if window > longest:
+        raise UsageProblem(
+            f"--window {window}: the longest training episode of {manifest.run} has {longest:,} steps; use at most that"
+        )
+
+
 def prepare_device(name: str, threads: int) -> torch.device:
     """The device to compute on; auto takes CUDA if there is any.
 

@@ -147,3 +147,22 @@ def test_a_batch_log_gets_lines_not_bars(memup, maze):
     shown = memup("train-memory", "--run", "run", "--updates", 60)
     assert "━" not in shown.err
     assert "Next: memup evaluate memory" in shown.out
+
+
+def test_goals_are_called_the_same_in_both_trainings(memup, maze):
+    for goal, wanted in (("--until-rmse", 0.5), ("--until-mse", 0.25)):
+        name = goal.removeprefix("--").replace("-", "_")
+        for stage in ("train-memory", "train-baseline"):
+            assert memup(stage, "--run", "run", "--dry-run", "--json", goal, wanted).json["config"][name] == wanted
+    refused = memup("train-baseline", "--run", "run", "--dry-run", "--until-accuracy", 0.5, code=2)
+    assert "use --until-rmse" in refused.err
+
+
+def test_a_training_ends_with_a_small_enough_squared_error(memup, maze):
+    options = ["--updates", 300, "--evaluate-every", 25, "--until-mse", 100]
+    assert memup("train-memory", "--run", "run", *options, "--json").json["updates"] == 25
+
+
+@pytest.mark.parametrize("stage", [["score", "--restart"], ["train-memory", "--context", "window"]])
+def test_a_window_longer_than_every_episode_is_refused(memup, maze, stage):
+    assert "longest training episode" in memup(*stage, "--window", 400, "--run", "run", "--dry-run", code=2).err

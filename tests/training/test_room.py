@@ -2,10 +2,11 @@
 
 import pytest
 
+from memup_cli.limits import free_ram, usable_cores
 from memup_cli.models.baselines import Baseline
 from memup_cli.tasks.copying import Copy, CopyOptions
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.room import free_ram, predict_saved, saved_bytes
+from memup_cli.training.room import predict_saved, saved_bytes
 
 SPECS = {"copy": Copy(CopyOptions(length=120)).spec, "tmaze": TMaze(TMazeOptions(length=100)).spec}
 
@@ -48,3 +49,16 @@ def test_version_one_and_a_container_that_shows_only_the_root(machine):
     files = {"memory__limit_in_bytes": "7000", "memory__usage_in_bytes": "6500"}
     lay(cgroups / "memory", **files, memory__stat="inactive_file 1\ntotal_inactive_file 100\n")
     assert free_ram(proc, cgroups) == 600
+
+
+def test_cores_are_those_allowed_or_what_a_control_group_gives_time_for(machine):
+    proc, cgroups = machine
+    assert usable_cores(proc, cgroups, 8) == 8
+    lay(proc / "self", cgroup="0::/job/step\n")
+    lay(cgroups / "job", cpu__max="250000 100000\n")
+    lay(cgroups / "job" / "step", cpu__max="max 100000\n")
+    assert usable_cores(proc, cgroups, 8) == 3
+    assert usable_cores(proc, cgroups, 2) == 2
+    lay(proc / "self", cgroup="3:cpu,cpuacct:/job\n")
+    lay(cgroups / "cpu,cpuacct" / "job", cpu__cfs_quota_us="50000\n", cpu__cfs_period_us="100000\n")
+    assert usable_cores(proc, cgroups, 8) == 1

@@ -1,0 +1,30 @@
+"""When a supervised training is good enough: --until-rmse, --until-mse and --until-accuracy."""
+
+import math
+
+from ..baseline_configs import TrainBaselineOptions
+from ..configs import TrainMemoryOptions
+from ..errors import UsageProblem
+from ..tasks.spec import TaskSpec
+
+Options = TrainMemoryOptions | TrainBaselineOptions
+
+
+def check_goals(options: Options, spec: TaskSpec) -> None:
+    """UsageProblem if a goal is not one of this task's targets."""
+    classes = spec.target_kind == "classes"
+    for name in ("until_rmse", "until_mse"):
+        if getattr(options, name) and classes:
+            raise UsageProblem(
+                f"--{name.replace('_', '-')} is for numbers; this task predicts classes: use --until-accuracy"
+            )
+    if options.until_accuracy and not classes:
+        raise UsageProblem("--until-accuracy is for classes; this task predicts numbers: use --until-rmse")
+
+
+def reached(options: Options, result: dict[str, float]) -> bool:
+    """Whether the training is to stop here because what was asked for is reached."""
+    errors = (("rmse", options.until_rmse), ("mse", options.until_mse))
+    if any(wanted and result.get(name, math.inf) < wanted for name, wanted in errors):
+        return True
+    return bool(options.until_accuracy and result.get("accuracy", 0.0) >= options.until_accuracy)
