@@ -13,6 +13,7 @@ from .commands import (
     collect,
     evaluate,
     inspect_run,
+    interchange,
     report,
     score,
     status,
@@ -40,6 +41,8 @@ app.command("train-baseline", help=train_baseline.HELP)(train_baseline.train_bas
 app.command("train-agent", help=train_agent.HELP)(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
 app.command("report", help=report.HELP)(report.report)
+app.add_typer(interchange.importing, name="import")
+app.add_typer(interchange.exporting, name="export")
 app.command("status")(status.status)
 app.command("inspect")(inspect_run.inspect)
 app.command("verify")(verify.verify)
