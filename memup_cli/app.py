@@ -15,6 +15,7 @@ from .commands import (
     doctor,
     evaluate,
     inspect_run,
+    interchange,
     report,
     score,
     status,
@@ -57,6 +58,8 @@ app.command("train-baseline", help=flowing(train_baseline.HELP))(train_baseline.
 app.command("train-agent", help=flowing(train_agent.HELP))(train_agent.train_agent)
 app.add_typer(evaluate.app, name="evaluate")
 app.command("report", help=flowing(report.HELP))(report.report)
+app.add_typer(interchange.importing, name="import")
+app.add_typer(interchange.exporting, name="export")
 app.command("status", help=flowing(status.HELP))(status.status)
 app.command("inspect", help=flowing(inspect_run.HELP))(inspect_run.inspect)
 app.command("verify", help=flowing(verify.HELP))(verify.verify)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from pydantic import BaseModel
@@ -14,6 +14,7 @@ from ..errors import StageMissing, UsageProblem
 from .options import command_function
 from .status import QuietOption
 
+IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup import` brings them in
 PANELS = {"options": "Collecting", "stage": "Every stage"}
 ABOUT = (
     "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
@@ -24,14 +25,19 @@ ABOUT = (
 class TaskGroup(TyperGroup):
     """Sub-commands are the registered tasks, loaded when they are asked for."""
 
+    verb: ClassVar[str] = "collect"
+
     def list_commands(self, ctx: Any) -> list[str]:
         from ..tasks import task_names
 
-        return task_names()
+        return [name for name in task_names() if (name in IMPORTED) == (self.verb == "import")]
 
     def get_command(self, ctx: Any, name: str) -> Any:
         from ..tasks import load_task, task_names
 
+        if name in task_names() and name not in self.list_commands(ctx):
+            right = "import" if name in IMPORTED else "collect"
+            raise UsageProblem(f"that is `memup {right} {name}`; `memup {right} {name} --help` shows how")
         try:
             task = load_task(name)
         except UsageProblem as problem:
@@ -45,7 +51,7 @@ class TaskGroup(TyperGroup):
         models: dict[str, type[BaseModel]] = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
         function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
-        single.command(name, help=f"{task.summary}\n\n{ABOUT}\n\nExample: memup collect {task.example}")(function)
+        single.command(name, help=f"{task.summary}\n\n{ABOUT}\n\nExample: memup {self.verb} {task.example}")(function)
         return typer.main.get_command(single)
 
 

@@ -62,6 +62,9 @@ def _panel(field: FieldInfo) -> str | None:
 def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
     flag = _option(name, field)
     extra = field.json_schema_extra
+    if isinstance(extra, dict) and "argument" in extra:
+        argument = typer.Argument(help=field.description, metavar=str(extra["argument"]), show_default=False)
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[field.annotation, argument])
     both = isinstance(extra, dict) and extra.get("both")  # a recipe may switch it on
     flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
     choices, kind = _choices(field)

@@ -1,8 +1,10 @@
-"""Any Gymnasium environment with Box or Discrete observations and actions, played at random."""
+"""Any Gymnasium environment whose observations are numbers and whose actions are Box or Discrete, played at random."""
 
+import copy
 import importlib
 import math
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,6 +15,7 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ..errors import BadInput, MemupError, UsageProblem
+from .spaces import View, class_counts, field_of, view_of
 from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
 
 DEFAULT_MAX_STEPS = 10_000
@@ -29,6 +32,9 @@ class GymOptions(TaskOptions):
         ge=1,
         description="Cut episodes after this many steps (default: the environment's limit, or 10000).",
     )
+    observe: str | None = Option(
+        None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
+    )
     gamma: float = Option(0.99, ge=0, le=1, description="Default discount of the returns to be predicted.")
 
 
@@ -38,11 +44,12 @@ class GymTask:
     example: ClassVar[str] = "gym --env-id CartPole-v1 --episodes 500 --workers 4"
     vectorised: ClassVar[bool] = False
 
-    def __init__(self, options: GymOptions) -> None:
+    def __init__(self, options: GymOptions, settings: dict[str, Any] | None = None) -> None:
         self.options = options
+        self.settings = settings or {}  # keyword arguments of the environment
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"options": self.options}  # a live environment stays in its process
+        return {"options": self.options, "settings": self.settings}  # a live environment stays in its process
 
     @cached_property
     def _env(self) -> Any:
@@ -62,35 +69,35 @@ class GymTask:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
-                env = gymnasium.make(self.options.env_id, disable_env_checker=True, **rendering)
+                env = gymnasium.make(self.options.env_id, disable_env_checker=True, **self.settings, **rendering)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
             reason = str(error).rstrip(". ")
             raise UsageProblem(
                 f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, use --import MODULE for an "
                 "environment registered elsewhere, or install the package it needs."
             ) from error
-        return env
+        self._view: View = view_of(env.observation_space, self.options.observe, self.options.env_id)
+        if self._view.is_plain:
+            return env
+        return gymnasium.wrappers.TransformObservation(env, self._view.row, self._view.space)
 
     @cached_property
     def _fields(self) -> tuple[Field, Field, Field]:
         return (
-            _field("observation", self._env.observation_space, self.options.env_id),
-            _field("action", self._env.action_space, self.options.env_id),
+            field_of("observation", self._env.observation_space, self.options.env_id),
+            field_of("action", self._env.action_space, self.options.env_id),
             Field("reward", "float32"),
         )
 
     @property
     def spec(self) -> TaskSpec:
-        from gymnasium.spaces import Discrete
-
-        spaces = {"observation": self._env.observation_space, "action": self._env.action_space}
         return TaskSpec(
             fields=self._fields,
             memory_input=("observation", PREVIOUS_ACTION),
             query=("observation", "action"),
             target="reward",
             target_kind="return",
-            classes={name: int(s.n) for name, s in spaces.items() if isinstance(s, Discrete)},
+            classes=class_counts(observation=self._env.observation_space, action=self._env.action_space),
             gamma=self.options.gamma,
         )
 
@@ -127,6 +134,21 @@ class GymTask:
         )
 
     @property
+    def environment_spec(self) -> Any:
+        """What Gymnasium would make the environment from, if observations are stored as it gives them."""
+        if not (self._env.spec and self._view.is_plain):
+            return None
+        found = copy.deepcopy(self._env.spec)
+        found.max_episode_steps = self._limit
+        return found
+
+    def load(self, seed: int, episodes: dict[str, int], note: Callable[[str], None]) -> dict[str, Any]:
+        """Nothing to read; but say what is stored if it is not the observations as they are."""
+        if self._env and not self._view.is_plain:
+            note(f"{self.options.env_id}: {self._view.describe()}")
+        return {}
+
+    @property
     def success_return(self) -> float | None:
         """The return from which Gymnasium calls this environment solved, if it says one."""
         threshold: float | None = self._env.spec.reward_threshold if self._env.spec else None
@@ -159,17 +181,3 @@ class GymTask:
             if not np.isfinite(arrays[name]).all():
                 raise BadInput(f"{self.options.env_id} gave a {name} that is not finite (episode of seed {seed})")
         return Episode(arrays, seed, bool(terminated))
-
-
-def _field(name: str, space: Any, env_id: str) -> Field:
-    from gymnasium.spaces import Box, Discrete
-
-    if isinstance(space, Discrete):
-        kind = next(k for k in ("uint8", "uint16", "uint32", "int64") if space.n <= 2 ** (8 * np.dtype(k).itemsize))
-        return Field(name, kind)
-    if isinstance(space, Box):
-        return Field(name, np.dtype(space.dtype).name, tuple(space.shape))
-    raise UsageProblem(
-        f"{env_id} has {name}s of the kind {type(space).__name__}; memup stores Box and Discrete ones. Flatten them "
-        "with a Gymnasium wrapper and register the wrapped environment (--import)."
-    )

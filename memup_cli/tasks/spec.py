@@ -71,6 +71,14 @@ class TaskSpec:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @staticmethod
+    def from_json(found: dict[str, Any]) -> "TaskSpec":
+        values = dict(found)
+        values["fields"] = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in values["fields"])
+        values["evaluate"] = StepRule(**values["evaluate"]) if values["evaluate"] else None
+        values["memory_input"], values["query"] = tuple(values["memory_input"]), tuple(values["query"])
+        return TaskSpec(**values)
+
 
 class TaskOptions(BaseModel):
     """Base of a task's options; the fields' descriptions are the help text."""
@@ -84,7 +92,8 @@ class Task(Protocol):
     """A source of episodes. Episode number i of a split is a pure function of its seed.
 
     A task with an environment also has `vector_environment(count, render_mode)`: a Gymnasium VectorEnv with autoreset
-    disabled. It may have `success_return`: an episode with that return is a success if its info has no `is_success`.
+    disabled. It may have `success_return`: an episode with that return is a success if its info has no `is_success`;
+    and `environment_spec`: what `gymnasium.make` takes, which exported data sets name as their environment.
     A task with `checked = True` vouches for its episodes; those of others are looked at for classes out of range and
     numbers that are not finite.
     A DataSet has items() instead of episode().

@@ -17,9 +17,11 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ..errors import UsageProblem
+from .spaces import registered
 from .spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
 
 if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
     from gymnasium.vector import VectorEnv
 
 RIGHT, WRONG = 4.0, -3.0
@@ -137,6 +139,10 @@ class TMaze:
         from .tmaze_env import TMazeVectorEnv
 
         return TMazeVectorEnv(count, **self.options.model_dump(), autoreset_mode=AutoresetMode.DISABLED)
+
+    @property
+    def environment_spec(self) -> "EnvSpec":
+        return registered("memup/TMaze-v0", self.max_length, self.options.model_dump())
 
     def episode(self, seed: int) -> Episode:
         """What stepping the environment from this seed gives, with random_actions() as the policy."""

@@ -15,7 +15,6 @@ import torch
 from stores import lease as leases
 from stores.errors import DamagedData, StoreError
 from stores.files import allowed, drop_partials, make_folder, refuse_link
-from stores.layout import Field
 from stores.manifest import Manifest, turn
 from stores.reader import Trajectories
 
@@ -25,7 +24,7 @@ from ..errors import StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..ranks import rank
 from ..runs import altered_weights, attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
-from ..tasks.spec import StepRule, TaskSpec
+from ..tasks.spec import TaskSpec
 
 
 def again(manifest: Manifest, stage: str, restart: bool) -> str:
@@ -175,11 +174,7 @@ def owned(folder: Path, quiet: bool) -> Iterator[Callable[[], None]]:
 
 def spec_of(manifest: Manifest) -> TaskSpec:
     """The task's spec as it was recorded: later stages do not need the task's own package."""
-    values = dict(manifest.task["spec"])
-    values["fields"] = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in values["fields"])
-    values["evaluate"] = StepRule(**values["evaluate"]) if values["evaluate"] else None
-    values["memory_input"], values["query"] = tuple(values["memory_input"]), tuple(values["query"])
-    return TaskSpec(**values)
+    return TaskSpec.from_json(manifest.task["spec"])
 
 
 def split_of(manifest: Manifest, split: str) -> Trajectories:

@@ -195,10 +195,26 @@ def test_environments_registered_elsewhere_can_be_imported(memup):
     assert len(episodes(memup.folder / "runs" / "gym-memup-TMaze-v0")) == 3
 
 
+def test_observations_of_several_parts_become_one_vector(memup):
+    arguments = ["--env-id", "Blackjack-v1", "--episodes", 3, "--test-episodes", 0, "--run", "cards"]
+    assert "0, 1, 2, as 45 numbers" in memup("collect", "gym", *arguments).err
+    first = episodes(memup.folder / "cards")[0]["observation"][0]
+    (env := gymnasium.make("Blackjack-v1")).reset(seed=0)
+    assert first.shape == gymnasium.spaces.flatten_space(env.observation_space).shape
+    assert first.sum() == 3  # one-hot: the sum, the dealer's card, and whether there is an ace
+    memup("score", "--run", "cards", "--updates", 5)
+
+
 def test_an_environment_with_other_spaces_is_refused(memup):
-    err = memup("collect", "gym", "--env-id", "Blackjack-v1", code=2).err
-    assert "Tuple" in err
-    assert list(memup.folder.iterdir()) == []
+    (memup.folder / "worded.py").write_text(
+        "import gymnasium\n"
+        "class Worded(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Text(4)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "gymnasium.register('Worded-v0', entry_point=Worded)\n"
+    )
+    assert "Text" in memup("collect", "gym", "--env-id", "Worded-v0", "--import", "worded", code=2).err
+    assert not (memup.folder / "runs").exists()
 
 
 def test_an_environment_that_fails_is_named_with_its_seed(memup):

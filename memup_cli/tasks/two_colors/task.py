@@ -17,10 +17,12 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ...errors import UsageProblem
+from ..spaces import registered
 from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
 from .scenario import COLORS
 
 if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
     from gymnasium.vector import VectorEnv
 
     from .environment import TwoColorsEnv
@@ -152,6 +154,10 @@ class TwoColors:
 
         games = [partial(TwoColorsEnv, render_mode=render_mode)] * count
         return AsyncVectorEnv(games, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+
+    @property
+    def environment_spec(self) -> "EnvSpec":
+        return registered("memup/TwoColors-v0", MAX_STEPS, {})
 
     def episode(self, seed: int) -> Episode:
         blocks = self.blocks(seed, MAX_STEPS)
