@@ -4,6 +4,8 @@
 # A cell stops early when it is solved (RMSE below 0.1).
 #   bash examples/experiments/ablation.sh --local --small
 #   LENGTHS="100 1000" ROLLOUTS="1 10 50" UPDATES=4000 SEEDS="0 1 2" bash examples/experiments/ablation.sh
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

@@ -3,6 +3,8 @@
 # MEMUP_DATA_DIR (see docs/commands.md) or the network.
 #   bash examples/experiments/memory_size.sh --local --small
 #   TASKS=add-500 HIDDEN="128 256" SEEDS="0 1 2" UPDATES=12000 PRESET=paper MEMUP_DEVICE=cuda bash ...
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

@@ -4,6 +4,8 @@
 # the paper's text names D = 19 and K = 1, 2 and 3; the others are chosen here.
 #   bash examples/experiments/noisy_tv.sh --local --small
 #   DISTRACTORS="0 4 9 14 19" TARGETS="1 2 3 4 5" ROLLOUT=1 UPDATES=45000 SEEDS="0 1 2" bash ...
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

@@ -2,6 +2,8 @@
 # The paper's scaling experiment: a memory, and PPO on it, in T-Mazes of 500 to 20,000 steps, with gradients through 20.
 #   bash examples/experiments/scaling.sh --local --small
 #   LENGTHS="500 1000 5000 10000 20000" SEEDS="0 1 2" UPDATES=15000 STEPS=60000000 bash ...
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

@@ -4,6 +4,8 @@
 # does not fit into memory is shown as predicted.
 #   bash examples/experiments/space.sh --local --small
 #   LENGTHS="120 520 1020 5020" MODELS="lstm srnn transformer" BATCH=64 bash ...
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

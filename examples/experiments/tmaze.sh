@@ -4,6 +4,8 @@
 #   SEEDS="0 1 2" STEPS=3000000 bash ...               as many seeds and environment steps as you have time for
 #   METHODS="ppo qrdqn ppo-lstm-128 ppo-lstm-1000 amrl-128 amrl-1000 gtrxl-64" LENGTH=10 bash ...
 # The number of a baseline is how many steps its gradients flow through, or the transformer's attention sees.
+
+# shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {

@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from drawing import SOLVED, markdown, mean, page, percent, style, ticks
+from drawing import SOLVED, log_y, markdown, mean, page, percent, style, ticks
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from runs import Run, trained
@@ -30,7 +30,8 @@ def scaling(runs: list[Run]) -> tuple[Figure, str]:
     _points(memory, {length: [e["metrics"]["rmse"] for e in cells[length]] for length in lengths})
     memory.axhline(SOLVED, color="grey", linestyle=":")
     memory.text(0.01, SOLVED * 1.05, "training stops below; solved", **_note(memory))
-    memory.set(xlabel="corridor length", ylabel="test RMSE at the junction", yscale="log", title="b) memory")
+    log_y(memory, "test RMSE at the junction")
+    memory.set(xlabel="corridor length", title="b) memory")
     for axes in (policy, memory):
         ticks(axes, lengths)
     rows = []

@@ -1,6 +1,7 @@
 """How the figures look: a light page, colours that the colour-blind can tell apart, tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import matplotlib
 
@@ -16,8 +17,10 @@ PAPER = {"color": "#555555", "linestyle": "none", "marker": "D", "markerfacecolo
 SOLVED = 0.1  # test RMSE below which a T-Maze counts as solved
 
 
-def style(number: int) -> dict[str, str]:
-    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+def style(number: int) -> dict[str, Any]:
+    """Of the n-th curve; later markers are smaller, so that those beneath them can be seen."""
+    i = number % len(COLOURS)
+    return {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 9 - 0.8 * i}
 
 
 def page(columns: int, rows: int = 1, width: float = 4.6, height: float = 3.8) -> tuple[Figure, list[Axes]]:
@@ -35,6 +38,11 @@ def ticks(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:,}" for value in values])
     axes.set_xticks([], minor=True)
+
+
+def log_y(axes: Axes, label: str) -> None:
+    axes.set(yscale="log", ylabel=label)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
 
 
 def markdown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

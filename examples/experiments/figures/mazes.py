@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from drawing import SOLVED, markdown, mean, page, style, ticks
+from drawing import SOLVED, log_y, markdown, mean, page, style, ticks
 from matplotlib.figure import Figure
 from runs import Run, trained
 
@@ -50,7 +50,8 @@ def ablation(runs: list[Run]) -> tuple[Figure, str]:
         ticks(axes, rollouts)
         axes.margins(x=0.15)
         axes.invert_xaxis()  # the paper's order: harder to the right
-        axes.set(yscale="log", xlabel="rollout r (steps of backpropagation)", ylabel="test RMSE at the junction")
+        log_y(axes, "test RMSE at the junction")
+        axes.set_xlabel("rollout r (steps of backpropagation)")
         axes.set_title(f"T-Maze-LNR-{length}", y=1.24, fontsize=11)
     panels[0].legend(fontsize=8)
     title = "Test RMSE, mean over seeds (solved of all; updates, mean; the paper's outcome)"

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from drawing import PAPER, markdown, mean, page, style, ticks
+from drawing import PAPER, log_y, markdown, mean, page, style, ticks
 from matplotlib.figure import Figure
 from published import MEMORY_SIZE, METHODS, SUPERVISED
 from runs import Run, trained
@@ -92,10 +92,10 @@ def memory_size(runs: list[Run]) -> tuple[Figure, str]:
             axes.plot([size] * len(values), values, ".", color=style(0)["color"], alpha=0.6)
         axes.plot(list(published), list(published.values()), **PAPER)
         ticks(axes, sorted({*here, *published}))
-        axes.set(xlabel="units of the memory", ylabel="test MSE" if key[0] == "add" else "test accuracy, %")
+        axes.set(xlabel="units of the memory", ylabel="test accuracy, %")
         axes.set_title(f"{key[0]}-{key[1]}, {_updates(sizes, key)} updates", fontsize=10)
         if key[0] == "add":
-            axes.set_yscale("log")
+            log_y(axes, "test MSE")
         cells = [
             _both(here.get(size, []), {"": published[size]} if size in published else {}, "", key[0]) for size in units
         ]
@@ -153,7 +153,8 @@ def space(runs: list[Run]) -> tuple[Figure, str]:
     if any(not measured for values in kept.values() for _, measured in values.values()):
         axes.plot([], [], "o", markersize=10, color="none", markeredgecolor="grey", label="predicted: out of memory")
     ticks(axes, lengths)
-    axes.set(yscale="log", xlabel="sequence length T (copy)", ylabel="MB kept for the backward pass of an update")
+    log_y(axes, "MB kept for the backward pass of an update")
+    axes.set_xlabel("sequence length T (copy)")
     axes.set_title(f"Batch of {batch}; in the paper MemUP keeps O(K + r), whatever T is", fontsize=10)
     axes.legend(fontsize=8)
     rows = [[f"T = {length}", *(_kept(kept, method, length) for method in order)] for length in lengths]
