@@ -1,4 +1,4 @@
-"""Whose stored scores select the targets: a detector's (surprise), or the probe's (utility) and at times a detector's."""
+"""Whose stored scores select the targets: a detector's (surprise), or the probe's (utility)."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -91,7 +91,8 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
                 found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
                 if found is None:
                     note("interrupted", progress=progress)
-                    raise stop.error(f"a checkpoint of the {part.detector} detector is saved", continue_command())
+                    what = "probe" if part.detector == "probe" else "detector"
+                    raise stop.error(f"a checkpoint of the {what} is saved", continue_command())
                 detector, kept[part.detector], training = found
                 source = {"detector": weights_digest(detector), "inputs": inputs}
                 progress["done"] += _write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
