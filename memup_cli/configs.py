@@ -68,9 +68,9 @@ class ScoreOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    detector: Literal["quantile", "classifier", "regression"] | None = Field(
+    detector: Literal["quantile", "classifier", "regression", "probe"] | None = Field(
         None, description="What estimates the uncertainty (default: quantile for returns, classifier for classes, "
-        "regression for numbers)."
+        "regression for numbers); probe: also how much of it the past explains, for --select utility."
     )  # fmt: skip
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
     window: int | None = Field(
@@ -115,9 +115,13 @@ class TrainMemoryOptions(BaseModel):
         description="Also predict where a rollout comes to a target step: from the state that has read it.",
         json_schema_extra={**POINTS, "both": True},
     )
-    select: Literal["surprise", "uniform", "current"] = Field(
+    select: Literal["surprise", "utility", "uniform", "current"] = Field(
         "surprise",
-        description="Targets: by uncertainty (MemUP), uniform in the future (Rnd-Pred), the current step (Default).",
+        description="Targets: by uncertainty (MemUP), by how much of it the past explains (after `memup score "
+        "--detector probe`), uniform in the future (Rnd-Pred), the current step (Default).",
+    )
+    explore: float = Field(
+        0.05, ge=0, le=1, description="Of --select utility: share of visits of an episode that select by uncertainty."
     )
     temperature: float = Field(0.02, ge=1e-6, description="Of the selection: p(k) ~ exp(score / temperature).")
     scores: Literal["stored", "online"] = Field(

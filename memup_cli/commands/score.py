@@ -16,7 +16,7 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
-    from ..training.scoring import ScoreConfig, default_detector, score
+    from ..training.scoring import ScoreConfig, default_detector, detectors_of, score
     from ..training.stages import check_window, open_run, prepare_device, spec_of
 
     manifest = open_run(stage.run)
@@ -30,7 +30,7 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
     config = ScoreConfig(
         detector=detector,
         gamma=spec.gamma if options.gamma is None else options.gamma,
-        window=options.window or (1 if detector == "quantile" else 8),
+        window=options.window or (1 if "quantile" in detectors_of(detector, spec) else 8),
         hidden=options.hidden,
         updates=options.updates,
         score=options.score,
@@ -76,5 +76,22 @@ def _text(summary: dict[str, Any]) -> str:
     )
     if not summary["separates"]:
         lines.append("Nothing local is uncertain, or it needs more --updates, --hidden or another --detector.")
-    lines.append(f"Next: memup train-memory --run {quoted(run)}")
+    if "probe" in summary:
+        lines.append(_probe_text(summary["probe"]))
+    select = " --select utility" if "probe" in summary else ""
+    lines.append(f"Next: memup train-memory{select} --run {quoted(run)}")
     return "\n".join(lines)
+
+
+def _probe_text(found: dict[str, Any]) -> str:
+    """What the pooled past is good for."""
+    if found["tells"]:
+        return (
+            f"Probe: inputs of the past explain {found['explained']:.0%} of what is uncertain of the events that gain "
+            "most from them; --select utility prefers those to what only looks surprising."
+        )
+    return (
+        f"Probe: without their order, inputs of the past explain only {max(found['explained'], 0):.0%} of what is "
+        "uncertain at best. That is too little to tell what memory is useful for: --select utility will select by "
+        "surprise here."
+    )

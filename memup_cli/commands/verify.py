@@ -96,9 +96,10 @@ def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> l
     entry = manifest.stages.get("score", {})
     if entry.get("status") != "complete":
         return []
-    opened = [Shard(path) for path in shards]
-    detector = entry["config"]["detector"]
-    return [d for shard in opened for d in check_scores(score_path(manifest.run, detector, shard), shard, count)]
+    paths = [
+        (score_path(manifest.run, name, shard), shard) for shard in map(Shard, shards) for name in entry["weights"]
+    ]
+    return [damage for path, shard in paths for damage in check_scores(path, shard, count)]
 
 
 def _check_weights(manifest: "Manifest") -> list["Damage"]:

@@ -3,6 +3,7 @@
 quantile     quantiles of the (discounted) return, as in QR-DQN; score = their spread
 classifier   class probabilities from a local window; score = -log p(y_k), or the entropy
 regression   the value from a local window; score = the absolute error
+probe        how much of the largest gain from the past steps of this kind have (models/probe.py); score = that, 0 to 1
 All see the last `window` steps of the query fields, padded with zeros at an episode's start.
 """
 
@@ -15,45 +16,52 @@ from torch import Tensor, nn
 from ..tasks.spec import TaskSpec
 from .encoders import FieldEncoder, mlp
 
-Kind = Literal["quantile", "classifier", "regression"]
+Kind = Literal["quantile", "classifier", "regression", "probe"]
 QUANTILES = 32
 
 
 class Detector(nn.Module):
     levels: Tensor
 
-    def __init__(self, spec: TaskSpec, kind: Kind, window: int, hidden: int, score: str = "nll") -> None:
+    def __init__(self, spec: TaskSpec, kind: Kind, window: int, hidden: int, score: str = "nll", past: int = 0) -> None:
+        """past: numbers about what came before, besides the local window."""
         super().__init__()
         self.kind, self.window, self.score_kind = kind, window, score
         self.query = FieldEncoder(spec, spec.query)
         features = self.query.size + 1  # one more tells steps from padding
         self.recurrent = nn.GRU(features, hidden, batch_first=True) if window > 1 else None
-        outputs = {"quantile": QUANTILES, "regression": 1}.get(kind) or spec.classes[spec.target]
-        self.head = mlp(hidden if self.recurrent else features, hidden, outputs)
+        outputs = {"quantile": QUANTILES, "regression": 1, "probe": 1}.get(kind) or spec.classes[spec.target]
+        self.head = mlp((hidden if self.recurrent else features) + past, hidden, outputs)
         levels = (torch.arange(QUANTILES) + 0.5) / QUANTILES
         self.register_buffer("levels", levels, persistent=False)
 
-    def forward(self, windows: dict[str, Tensor], real: Tensor) -> Tensor:
+    def forward(self, windows: dict[str, Tensor], real: Tensor, past: Tensor | None = None) -> Tensor:
         """Quantiles, logits or the value (N, outputs), from windows (N, W, ...) and which of their steps exist."""
         exists = real.unsqueeze(-1).float()
         x = torch.cat([self.query(windows) * exists, exists], -1)  # (N, W, F)
-        if self.recurrent is None:
-            return self.head(x[:, -1])
-        encoded, _ = self.recurrent(x)
-        return self.head(encoded[:, -1])
+        encoded = (x if self.recurrent is None else self.recurrent(x)[0])[:, -1]
+        out: Tensor = self.head(encoded if past is None else torch.cat([encoded, past], -1))
+        return out
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         if self.kind == "classifier":
             return F.cross_entropy(output, y.long())
-        if self.kind == "regression":
+        if self.kind in ("regression", "probe"):
             return F.mse_loss(output.squeeze(-1), y)
         error = y.unsqueeze(-1) - output  # (N, quantiles)
         return torch.maximum(self.levels * error, (self.levels - 1) * error).mean()  # pinball loss
+
+    @property
+    def looks_at_y(self) -> bool:
+        """Whether a score depends on what y was, besides the local input."""
+        return self.kind in ("classifier", "regression")
 
     def score(self, output: Tensor, y: Tensor) -> Tensor:
         """Uncertainty s_k >= 0 of each step (N,)."""
         if self.kind == "quantile":
             return output.std(-1, unbiased=False)
+        if self.kind == "probe":
+            return output.squeeze(-1).clamp(0, 1)
         if self.kind == "regression":
             return (output.squeeze(-1) - y).abs()
         if self.score_kind == "entropy":

@@ -65,8 +65,8 @@ class TaskSpec:
 
     @property
     def detectors(self) -> tuple[str, ...]:
-        """Those that can predict the target."""
-        return ("classifier",) if self.target_kind == "classes" else ("quantile", "regression")
+        """Those that can predict the target; the probe goes with each."""
+        return ("classifier", "probe") if self.target_kind == "classes" else ("quantile", "regression", "probe")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

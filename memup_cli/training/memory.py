@@ -11,15 +11,16 @@ import torch
 from stores.manifest import Manifest
 from stores.slab import Read, Slab, SlabTooSmall, fit
 
+from .. import console
 from ..configs import MB, TrainMemoryOptions
-from ..errors import BadInput, RankLost, StageMissing, UsageProblem
+from ..errors import BadInput, RankLost, UsageProblem
 from ..interrupts import StopFlag
 from ..models.encoders import FieldEncoder
 from ..models.predictor import MemoryModel
-from ..runs import quoted
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .candidates import Candidates, gather_candidates
+from .choosing import scored_by, stored_choice
 from .descent import Course, descend
 from .evaluation import predict_split
 from .goals import check_goals, reached
@@ -34,13 +35,12 @@ from .stages import (
     open_run,
     owned,
     record,
-    require,
     spec_of,
     split_of,
     weights_digest,
 )
 from .weights import build_model
-from .windows import chooser, open_slab, stored_scores, uniform_scores
+from .windows import open_slab
 from .world import World, joined
 
 
@@ -63,6 +63,7 @@ class MemoryJob:
     def config(self) -> dict[str, Any]:
         """What the result depends on; how often it is looked at and saved does not."""
         free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
+        free |= set() if self.options.select == "utility" else {"explore"}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
         given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
         return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
@@ -98,17 +99,7 @@ def resolve(
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
     if options.context == "totals" and FieldEncoder(spec, spec.query).images:
         raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
-    detector = ""
-    if options.select == "surprise" and options.scores == "stored":
-        entry = require(manifest, "score")
-        detector = entry["config"]["detector"]
-        if options.detector is not None and options.detector not in spec.detectors:
-            raise UsageProblem(f"--detector {options.detector} does not fit this task; use {spec.detectors[0]}")
-        if options.detector not in (None, detector):
-            raise StageMissing(
-                f"{manifest.run} has scores of the {detector} detector, not of {options.detector}; run "
-                f"`memup score --detector {options.detector} --restart --run {quoted(manifest.run)}` first"
-            )
+    detector = scored_by(manifest, spec, options)
     gamma = spec.gamma if options.gamma is None else options.gamma
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
     try:
@@ -161,6 +152,12 @@ def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any
     with owned(job.folder, job.quiet) as still_ours, stop:
         if job.restart or "train-memory" not in job.manifest.stages:
             checkpoint.clear(job.folder)
+        if job.options.select == "utility" and job.detector != "probe":
+            console.note(
+                "the probe cannot tell here what memory is useful for (see `memup score`): targets are selected by the "
+                f"surprise of the {job.detector} detector",
+                job.quiet,
+            )
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
         note("running", config=job.config, inputs=inputs, progress=progress, outputs={})
         try:
@@ -208,8 +205,7 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
     options, spec, train = job.options, job.spec, split_of(job.manifest, "train")
     choose = None
     if options.select != "current" and not job.online:
-        scores = stored_scores(job.manifest.run, job.detector) if options.select == "surprise" else uniform_scores
-        choose = chooser(scores, options.targets, options.temperature, job.seed)
+        choose = stored_choice(job.manifest.run, spec, options, job.detector, job.seed)
 
     def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)

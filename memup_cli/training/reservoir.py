@@ -13,7 +13,7 @@ import numpy as np
 from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .targets import targets
 
 BUCKETS = 1 << 18
@@ -52,10 +52,11 @@ def group_steps(shard: Shard, group: int, spec: TaskSpec, gamma: float, names: t
     return Steps({name: arrays[name] for name in names}, y, np.repeat(begins, rows[:, LENGTH]))
 
 
-def small_fields(spec: TaskSpec) -> tuple[str, ...]:
-    """Query fields of which equal rows can be looked for."""
+def small_fields(spec: TaskSpec, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """Fields (those of the query, unless others are named) of which equal rows can be looked for."""
     sizes = {f.name: math.prod(f.shape) for f in spec.fields}
-    return tuple(name for name in spec.query if sizes[name] <= MAX_COLUMNS)
+    sizes[PREVIOUS_ACTION] = sizes.get("action", 0)
+    return tuple(name for name in (spec.query if names is None else names) if sizes[name] <= MAX_COLUMNS)
 
 
 def row_codes(arrays: dict[str, np.ndarray], scales: dict[str, np.ndarray] | None = None) -> np.ndarray:
@@ -87,50 +88,63 @@ class Reservoir:
 def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
-    groups = _some_groups(trajectories, rng)
+    groups = some_groups(trajectories, rng)
     small = small_fields(spec)
-    scales = _float_scales(group_steps(*groups[0], spec, gamma, small))
+    scales = float_scales(group_steps(*groups[0], spec, gamma, small).arrays)
     counts = np.zeros(BUCKETS, np.int64)
-    for steps in _read(groups, spec, gamma, small):
-        counts += np.bincount(_buckets(steps, small, scales), minlength=BUCKETS)
-    row_bytes = sum(f.row_bytes for f in spec.fields if f.name in spec.query)
-    most = min(MAX_ROWS, MAX_BYTES // (window * row_bytes))
-    keep = np.minimum(1.0, max(8, most // max(1, int((counts > 0).sum()))) / np.maximum(counts, 1))
-    keep *= min(1.0, most / float((keep * counts).sum()))
+    for steps in read_groups(groups, spec, gamma, small):
+        counts += np.bincount(buckets(steps.arrays, small, scales), minlength=BUCKETS)
+    keep = chances(counts, spec, window)
     parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
-    for steps in _read(groups, spec, gamma, spec.query):
-        chance = keep[_buckets(steps, small, scales)]
+    for steps in read_groups(groups, spec, gamma, spec.query):
+        chance = keep[buckets(steps.arrays, small, scales)]
         chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
         parts.append((*steps.windows(chosen, window), steps.y[chosen]))
     windows = {name: np.concatenate([part[0][name] for part in parts]) for name in spec.query}
     return Reservoir(windows, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts]))
 
 
-def _buckets(steps: Steps, small: tuple[str, ...], scales: dict[str, np.ndarray]) -> np.ndarray:
+def chances(counts: np.ndarray, spec: TaskSpec, window: int) -> np.ndarray:
+    """How likely a step of each bucket is to be kept (BUCKETS,), so that the sample has room for all that are."""
+    row_bytes = sum(f.row_bytes for f in spec.fields if f.name in spec.query)
+    most = min(MAX_ROWS, MAX_BYTES // (window * row_bytes))
+    keep = np.minimum(1.0, max(8, most // max(1, int((counts > 0).sum()))) / np.maximum(counts, 1))
+    return keep * min(1.0, most / float((keep * counts).sum()))
+
+
+def buckets(arrays: dict[str, np.ndarray], small: tuple[str, ...], scales: dict[str, np.ndarray]) -> np.ndarray:
+    """Which kind of input each step has (N,), as far as some small fields can tell."""
     if not small:
-        return np.zeros(len(steps.y), np.int64)
-    codes = row_codes({name: steps.arrays[name] for name in small}, scales)
+        return np.zeros(len(next(iter(arrays.values()))), np.int64)
+    codes = row_codes({name: arrays[name] for name in small}, scales)
     return (codes % np.uint64(BUCKETS)).astype(np.int64)
 
 
-def _read(groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float, names: tuple[str, ...]) -> Iterator[Steps]:
+def read_groups(
+    groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float, names: tuple[str, ...]
+) -> Iterator[Steps]:
     for shard, group in groups:
         yield group_steps(shard, group, spec, gamma, names)
 
 
-def _some_groups(trajectories: Trajectories, rng: np.random.Generator) -> list[tuple[Shard, int]]:
+def some_groups(
+    trajectories: Trajectories, rng: np.random.Generator, most_episodes: int | None = None
+) -> list[tuple[Shard, int]]:
+    """All commit groups, or as many as there is time for."""
     groups = trajectories.groups()
-    total = int(trajectories.lengths.sum())
-    if total <= MAX_STEPS:
+    share = MAX_STEPS / int(trajectories.lengths.sum())
+    if most_episodes is not None:
+        share = min(share, most_episodes / len(trajectories))
+    if share >= 1:
         return groups
-    count = max(1, int(len(groups) * MAX_STEPS / total))
+    count = max(1, int(len(groups) * share))
     return [groups[i] for i in np.sort(rng.permutation(len(groups))[:count])]
 
 
-def _float_scales(steps: Steps) -> dict[str, np.ndarray]:
+def float_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Width of a bin for each column of each float field."""
     scales = {}
-    for name, values in steps.arrays.items():
+    for name, values in arrays.items():
         if values.dtype.kind == "f":
             flat = values.reshape(len(values), -1)
             scales[name] = np.maximum((flat.max(0) - flat.min(0)) / FLOAT_BINS, 1e-9)

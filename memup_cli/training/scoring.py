@@ -1,9 +1,13 @@
-"""The score stage: train the detector on a balanced sample, then write one uncertainty score per step."""
+"""The score stage: train the detector on a balanced sample, then write one uncertainty score per step.
+
+With the probe it does so twice: utility is written beside the surprise that it is to correct.
+"""
 
 import contextlib
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +27,14 @@ from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.detectors import Detector
+from ..models.probe import Probe
 from ..runs import SPLITS, altered_weights
 from ..tasks.spec import TaskSpec
 from . import checkpoint
 from .detection import ScoreConfig, train_detector
+from .fitting import Saving
+from .pasts import sample_events
+from .probing import train_probe
 from .reservoir import Steps, group_steps, row_codes, sample
 from .stages import (
     continue_command,
@@ -49,43 +57,56 @@ def default_detector(spec: TaskSpec) -> str:
     return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
 
 
+def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
+    """Whose scores a score stage writes."""
+    return (default_detector(spec), detector) if detector == "probe" else (detector,)
+
+
 def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: bool, quiet: bool) -> dict[str, Any]:
     """Run the stage; returns the summary to print."""
     manifest = open_run(run)
     spec = spec_of(manifest)
     inputs = digests(manifest, *SPLITS)
     values = dict(vars(config))
-    begun = (manifest.run / "scores" / config.detector).is_dir()
+    parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]
+    begun = any((manifest.run / "scores" / part.detector).is_dir() for part in parts)
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
-    if done and _all_there(manifest, config.detector) and not altered_weights(manifest, "score"):
+    if done and all(_all_there(manifest, p.detector) for p in parts) and not altered_weights(manifest, "score"):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
-    total = sum(len(split_of(manifest, split)) for split in SPLITS)
+    total = sum(len(split_of(manifest, split)) for split in SPLITS) * len(parts)
     progress = {"done": 0, "total": total}
     stop = StopFlag()
     with owned(manifest.run / "detector", quiet) as still_ours, stop:
         note = partial(record, manifest, "score", still_ours=still_ours)
         note("running", config=values, inputs=inputs, progress=progress, outputs={}, weights={})
         if restart:
-            (manifest.run / "detector" / f"{config.detector}.json").unlink(missing_ok=True)
             checkpoint.clear(manifest.run / "detector")
-            remove_tree(manifest.run / "scores" / config.detector)
+            for part in parts:
+                (manifest.run / "detector" / f"{part.detector}.json").unlink(missing_ok=True)
+                remove_tree(manifest.run / "scores" / part.detector)
+        metrics: dict[str, Any] = {}
+        kept: dict[str, str] = {}
         try:
-            found = _trained_detector(manifest, spec, config, device, stop, still_ours, quiet)
-            if found is None:
-                note("interrupted", progress=progress)
-                raise stop.error("a checkpoint of the detector is saved", continue_command())
-            detector, weights, training = found
-            source = {"detector": weights_digest(detector), "inputs": inputs}
-            progress["done"] = _write_scores(manifest, spec, config, detector, source, stop, still_ours, quiet)
+            for part in parts:
+                found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
+                if found is None:
+                    note("interrupted", progress=progress)
+                    what = "probe" if part.detector == "probe" else "detector"
+                    raise stop.error(f"a checkpoint of the {what} is saved", continue_command())
+                detector, kept[part.detector], training = found
+                source = {"detector": weights_digest(detector), "inputs": inputs}
+                progress["done"] += _write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
+                if stop and progress["done"] < total:
+                    note("interrupted", progress=progress)
+                    raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
+                if part.detector == "probe":
+                    metrics["probe"] = training
+                else:
+                    metrics |= {**training, **_summary(manifest, part.detector)}
         except BadInput as error:
             note("failed", problem=str(error))
             raise
-        if progress["done"] < total:
-            note("interrupted", progress=progress)
-            raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
-        metrics = {**training, **_summary(manifest, config.detector)}
         outputs = {"scores": {"path": f"scores/{config.detector}", "digest": source["detector"]}}
-        kept = {config.detector: weights}
         note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=kept)
     return {"run": str(manifest.run), "outcome": "scored", **metrics}
 
@@ -126,9 +147,14 @@ def _trained_detector(
         if whole and found.get("made_from") == made_from and found.get("digest") == digest:
             detector.load_state_dict(load_weights(data))
             return detector, digest, found["training"]
-    reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
-    mark = json_checksum(made_from)
-    training = train_detector(detector, reservoir, config, device, weights.parent, mark, stop, still_ours, quiet)
+    saving = Saving(weights.parent, json_checksum(made_from), stop, still_ours)
+    if config.detector == "probe":
+        events = sample_events(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
+        probe = Probe(spec, config.window, config.hidden).to(device)
+        training = train_probe(detector, probe, events, config, device, saving, quiet)
+    else:
+        reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
+        training = train_detector(detector, reservoir, config, device, saving, quiet)
     if training is None:
         return None
     data = save_weights({k: v.cpu() for k, v in detector.state_dict().items()})
@@ -194,7 +220,7 @@ def score_steps(detector: Detector, steps: Steps) -> np.ndarray:
         y = steps.y[these]
         which = back = np.arange(len(these))
         if not detector.query.images:
-            different = {**windows, "real": real, **({"y": y} if detector.kind != "quantile" else {})}
+            different = {**windows, "real": real, **({"y": y} if detector.looks_at_y else {})}
             _, which, back = np.unique(row_codes(different), return_index=True, return_inverse=True)
         with torch.no_grad():
             tensors = {name: torch.from_numpy(values[which]).to(device) for name, values in windows.items()}

@@ -129,11 +129,17 @@ def open_slab(
     )
 
 
-def chooser(scores: Scores, targets: int, temperature: float, seed: int) -> Callable[[Visit], SuffixTop]:
-    """Selection for each visit of an episode; its noise is a pure function of (seed, visit)."""
+def chooser(
+    scores: Scores, targets: int, temperature: float, seed: int, others: Scores | None = None, explore: float = 0.0
+) -> Callable[[Visit], SuffixTop]:
+    """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
+
+    With `others`, a share of the visits is for exploring: these scores choose.
+    """
 
     def choose(visit: Visit) -> SuffixTop:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
-        return select(scores(visit), targets, temperature, rng)
+        chosen = others if others is not None and rng.random() < explore else scores
+        return select(chosen(visit), targets, temperature, rng)
 
     return choose

@@ -12,7 +12,7 @@ import pytest
 
 from stores.manifest import Manifest
 from tests.faults.injection import Forks
-from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, SCORE_STAGE, STAGES, Stage, fresh, words
+from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, PROBE_STAGE, SCORE_STAGE, STAGES, Stage, fresh, words
 from tests.faults.test_collect import wait_for_commit
 
 CODES = {signal.SIGTERM: 75, signal.SIGUSR2: 75, signal.SIGINT: 130}
@@ -77,6 +77,20 @@ def stopped_in_training(forks: Forks, folder: Path, at: int) -> bool:
     done = forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15")
     assert done.code == 75, done.err
     return "a checkpoint of the detector is saved" in done.err
+
+
+def test_a_probe_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
+    calls, expected = undisturbed(PROBE_STAGE)
+    for at in range(calls // 2, calls, 3):
+        folder = fresh(places, prepare(PROBE_STAGE))
+        done = forks.with_fault(folder, PROBE_STAGE.command, at, "sig:15")
+        if "a checkpoint of the probe is saved" in done.err:
+            break
+    assert done.code == 75, done.err
+    again = forks(folder, PROBE_STAGE.command)
+    assert re.search(r"resuming at update \d+ of the probe", again.err)
+    assert PROBE_STAGE.result(folder / "run") == expected
+    tally("score", faults=2)
 
 
 def test_what_is_reached_while_a_signal_comes_is_complete(forks, places, prepare, tally):

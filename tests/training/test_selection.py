@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memup_cli.training.selection import perturb, select, suffix_top
+from memup_cli.training.windows import chooser
+from stores.schedule import Visit
 
 
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=40, unique=True), st.integers(1, 5))
@@ -64,3 +66,14 @@ def test_a_clear_surprise_is_always_chosen():
     assert (top.at(np.arange(4322)) == 4321).all()
     assert (top.at(np.arange(4322, 5000)) >= np.arange(4322, 5000)[:, None]).all()
     assert len(top.changes) < 60
+
+
+def test_a_share_of_visits_explores():
+    """Utility says step 3, surprise step 7: one visit in five follows surprise, each with all its targets."""
+    scores = [np.eye(10)[step] for step in (3, 7)]
+    choose = chooser(lambda _: scores[0], 1, 0.02, 0, lambda _: scores[1], 0.2)
+    visits = [Visit(number, None, 0, 0) for number in range(1000)]
+    found = np.array([choose(visit).at(np.array(0))[0] for visit in visits])
+    assert set(found.tolist()) == {3, 7}
+    assert 0.15 < (found == 7).mean() < 0.25
+    assert [choose(visit).at(np.array(0))[0] for visit in visits] == found.tolist(), "a pure function of the visit"

@@ -1,0 +1,57 @@
+"""Whose stored scores select the targets: a detector's (surprise), or the probe's (utility)."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stores.manifest import Manifest
+from stores.schedule import Visit
+
+from ..configs import TrainMemoryOptions
+from ..errors import StageMissing, UsageProblem
+from ..runs import quoted
+from ..tasks.spec import TaskSpec
+from .scoring import default_detector, detectors_of
+from .selection import SuffixTop
+from .stages import require
+from .windows import chooser, stored_scores, uniform_scores
+
+
+def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -> str:
+    """The detector whose stored scores select the targets; empty: none.
+
+    Of utility it is the probe, or the detector of surprise where the probe cannot tell.
+    """
+    utility = options.select == "utility"
+    if utility and options.scores == "online":
+        raise UsageProblem("--select utility takes the scores of `memup score --detector probe`, not --scores online")
+    if utility and options.detector not in (None, "probe"):
+        raise UsageProblem(f"--select utility takes the scores of the probe, not of --detector {options.detector}")
+    if options.detector == "probe" and not utility:
+        raise UsageProblem("--detector probe is for --select utility")
+    if not (utility or options.select == "surprise") or options.scores == "online":
+        return ""
+    if options.detector is not None and options.detector not in spec.detectors:
+        raise UsageProblem(f"--detector {options.detector} does not fit this task; use {spec.detectors[0]}")
+    wanted = "probe" if utility else options.detector
+    command = f"memup score --detector {wanted} --run {quoted(manifest.run)}"
+    if utility and "score" not in manifest.stages:
+        raise StageMissing(f"--select utility takes the scores of the probe; run `{command}` first")
+    entry = require(manifest, "score")
+    stored = detectors_of(entry["config"]["detector"], spec)
+    if wanted not in (None, *stored):
+        raise StageMissing(
+            f"{manifest.run} has scores of the {stored[-1]} detector, not of the {wanted}; run `{command} --restart` "
+            "first"
+        )
+    if utility and not entry["metrics"]["probe"]["tells"]:
+        return stored[0]
+    return wanted or stored[0]
+
+
+def stored_choice(
+    run: Path, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
+) -> Callable[[Visit], SuffixTop]:
+    """Selection by the scores of a detector; without one, uniform."""
+    scores = stored_scores(run, detector) if detector else uniform_scores
+    others = stored_scores(run, default_detector(spec)) if detector == "probe" else None
+    return chooser(scores, options.targets, options.temperature, seed, others, options.explore)

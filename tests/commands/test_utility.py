@@ -1,0 +1,104 @@
+"""Noise that cannot be remembered: the probe's scores, and training by them, through the command line."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stores.manifest import Manifest
+from stores.reader import Trajectories
+from stores.scores import ScoreReader, score_path
+from tests.cli import Memup
+
+COLLECT = ["collect", "tmaze", "--length", 60, "--distractors", 4, "--episodes", 500, "--test-episodes", 20]
+PROBE = ["score", "--run", "run", "--detector", "probe", "--updates", 800]
+TRAIN = ["train-memory", "--run", "run", "--rollout", 1, "--updates", 60, "--checkpoint-every", 20]
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory) -> Path:
+    """A maze with four distractors, scored with the probe, to be copied."""
+    memup = Memup(tmp_path_factory.mktemp("probed"))
+    memup(*COLLECT, "--run", "run")
+    memup(*PROBE)
+    return memup.folder / "run"
+
+
+@pytest.fixture
+def noisy(memup, probed) -> Path:
+    return Path(shutil.copytree(probed, memup.folder / "run"))
+
+
+def trained(run: Path) -> bytes:
+    return (run / "memory" / "last.safetensors").read_bytes()
+
+
+def test_the_probe_tells_the_junction_from_noise(memup, noisy):
+    found = {"utility": [], "surprise": [], "point": []}
+    shard = Trajectories(noisy / "trajectories" / "test", 1).shards[0]
+    for row, arrays in zip(shard.rows(0), Trajectories(noisy / "trajectories" / "test", 1), strict=True):
+        found["point"].append(arrays["observation"][:, 1])
+        for name, detector in (("utility", "probe"), ("surprise", "quantile")):
+            found[name].append(ScoreReader(score_path(noisy, detector, shard), shard).episode(row))
+    utility, surprise, point = (np.concatenate(found[name]) for name in ("utility", "surprise", "point"))
+    assert utility[point == 1].min() > 0.7
+    assert utility[point != 1].max() < 0.2
+    assert surprise[point > 0].min() > 2, "by surprise alone they are all the same"
+    shown = memup(*PROBE, "--json").json
+    assert shown["outcome"] == "up to date"
+    assert shown["probe"]["tells"]
+    assert memup("verify", "--run", "run", "--json").json["ok"]
+    (noisy / "scores/quantile/train/0000.zarr/score/c.0").unlink()
+    assert "memup score" in memup("verify", "--run", "run", code=65).out
+    assert "scored" in memup(*PROBE).out
+
+
+def test_both_selections_train_from_the_probes_scores(memup, noisy):
+    for select, detector in (("utility", "probe"), ("surprise", "quantile")):
+        memup(*TRAIN, "--select", select, "--restart")
+        config = Manifest.load(noisy).stages["train-memory"]["config"]
+        assert config["detector"] == detector
+        assert ("explore" in config) == (select == "utility")
+    assert memup("evaluate", "memory", "--run", "run", "--json").json["episodes"] == 20
+
+
+def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, probed):
+    shutil.copytree(probed, memup.folder / "whole")
+    memup(*(word if word != "run" else "whole" for word in TRAIN), "--select", "utility")
+    run = Path(shutil.copytree(probed, memup.folder / "run"))
+    process = memup.start(*TRAIN, "--select", "utility")
+    while process.poll() is None and not list((run / "memory").glob("checkpoint-*.pt")):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    memup(*TRAIN, "--select", "utility")
+    assert trained(run) == trained(memup.folder / "whole")
+
+
+def test_where_order_matters_utility_falls_back_to_surprise(memup):
+    memup("collect", "scattered-copy", "--length", 30, "--episodes", 400, "--test-episodes", 20, "--run", "run")
+    scored = memup("score", "--run", "run", "--detector", "probe", "--updates", 300)
+    assert "will select by surprise" in scored.out
+    train = ["train-memory", "--run", "run", "--updates", 10]
+    assert "selected by the surprise of the classifier" in memup(*train, "--select", "utility").err
+    entry = json.loads((memup.folder / "run" / "manifest.json").read_text())["stages"]["train-memory"]
+    assert (entry["config"]["select"], entry["config"]["detector"]) == ("utility", "classifier")
+    by_utility = trained(memup.folder / "run")
+    memup(*train, "--select", "surprise", "--restart")
+    assert trained(memup.folder / "run") == by_utility
+
+
+def test_utility_asks_for_the_probe(memup, maze):
+    failed = memup("train-memory", "--run", "run", "--select", "utility", code=3)
+    assert "memup score --detector probe --run run --restart" in failed.err
+    utility = ["train-memory", "--run", "run", "--select", "utility"]
+    assert "--scores online" in memup(*utility, "--scores", "online", code=2).err
+    assert "of the probe" in memup(*utility, "--detector", "quantile", code=2).err
+    assert "--select utility" in memup("train-memory", "--run", "run", "--detector", "probe", code=2).err
+    memup("collect", "tmaze", "--length", 20, "--episodes", 5, "--test-episodes", 1, "--run", "few")
+    failed = memup("train-memory", "--run", "few", "--select", "utility", code=3)
+    assert "memup score --detector probe --run few" in failed.err
+    assert "10 training episodes" in memup("score", "--run", "few", "--detector", "probe", code=2).err
