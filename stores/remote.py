@@ -13,6 +13,8 @@ from .errors import StoreIO
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.S)  # two letters at least: C:/ is a drive
 
+NOT_FOUND = (404, 410)  # answers of http
+
 
 def is_url(where: str | Path) -> bool:
     """Whether this is no local path but, say, s3://bucket/run; of which Path() makes s3:/bucket/run."""
@@ -58,9 +60,10 @@ class RemotePath(PosixPath):
         try:
             system.info(path)
         except FileNotFoundError as error:
-            if error.__cause__ is None or isinstance(error.__cause__, FileNotFoundError):
+            cause = error.__cause__  # http wraps all its errors
+            if cause is None or isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) in NOT_FOUND:
                 return False
-            raise StoreIO(f"cannot read {self}: {error.__cause__!r}") from error  # how http wraps all its errors
+            raise StoreIO(f"cannot read {self}: {cause!r}") from error
         except Exception as error:
             raise StoreIO(f"cannot read {self}: {error!r}") from error
         return True

@@ -7,6 +7,7 @@ import typer
 
 from .. import console
 from .collect import TaskGroup
+from .options import flowing
 from .status import JsonOption, RunOption
 
 
@@ -20,17 +21,31 @@ importing = typer.Typer(cls=ImportGroup, rich_markup_mode="rich", no_args_is_hel
 exporting = typer.Typer(rich_markup_mode="rich", no_args_is_help=True)
 
 
-@importing.callback(help="Bring the data set of another program into a run, for score, train-memory and the others.")
+@importing.callback(
+    help="Bring the data set of another program into a run, for score, train-memory and the others.\n\n"
+    "Example: memup import minari D4RL/pointmaze/open-v2"
+)
 def _import() -> None:
     pass
 
 
-@exporting.callback(help="Write the episodes of a run as a data set for other programs.")
+@exporting.callback(
+    help="Write the episodes of a run as a data set for other programs.\n\n"
+    "Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"
+)
 def _export() -> None:
     pass
 
 
-@exporting.command("minari")
+MINARI = """Write the episodes of a run as a Minari data set (HDF5, images as they are).
+
+For runs of tasks with an environment, such as tmaze, gym and two-colors. Minari has one observation more than
+there are steps in an episode; a run does not keep it, so the last one is repeated.
+
+Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"""
+
+
+@exporting.command("minari", help=flowing(MINARI))
 def export_minari(
     name: Annotated[str, typer.Option("--id", help="Id of the new data set, e.g. tmaze/random-v0.")],
     run: RunOption = None,
@@ -41,13 +56,6 @@ def export_minari(
     json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
 ) -> None:
-    """Write the episodes of a run as a Minari data set (HDF5, images as they are).
-
-    For runs of tasks with an environment, such as tmaze, gym and two-colors. Minari has one observation more than
-    there are steps in an episode; a run does not keep it, so the last one is repeated.
-
-    Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0
-    """
     from ..training.exporting import export
 
     summary = export(run, name, split, to, quiet)
