@@ -1,10 +1,11 @@
 """RAM of memory training: flat in the number of episodes, bounded for very long ones, no activation grows with T.
 
-    python benchmarks/memory_use.py [--only episodes|long|activations]
+    python benchmarks/memory_use.py [--only episodes|long|activations|million]
 
 episodes      peak RSS of `memup train-memory` on 400 and on 4000 episodes of 20,000 steps
 long          peak RSS of 300 updates on 64 episodes of 1,000,000 steps
 activations   bytes kept for the backward pass of an update at T = 1,000 and T = 100,000
+million       peak RSS and time of an update at T = 1,000,000 against T = 10,000, rollouts drawn by priority
 """
 
 import argparse
@@ -27,16 +28,16 @@ def memup(*arguments: object) -> dict:
     return json.loads(done.stdout)
 
 
-def train(folder: Path, length: int, episodes: int, updates: int = 300) -> dict:
+def train(folder: Path, length: int, episodes: int, updates: int = 300, *more: object) -> dict:
     run = folder / f"{length}x{episodes}"
     memup("collect", "tmaze", "--length", length, "--episodes", episodes, "--test-episodes", 8, "--run", run)
     memup("score", "--run", run, "--updates", 500)
-    return memup("train-memory", "--run", run, "--updates", updates, "--evaluate-every", updates)
+    return memup("train-memory", "--run", run, "--updates", updates, "--evaluate-every", updates, *more)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["episodes", "long", "activations"])
+    parser.add_argument("--only", choices=["episodes", "long", "activations", "million"])
     only = parser.parse_args().only
     figures: dict = {}
     with tempfile.TemporaryDirectory(prefix="memup-bench-") as name:
@@ -52,6 +53,17 @@ def main() -> None:
         if only in (None, "activations"):
             short, long = (train(folder, n, 64)["saved_tensor_bytes"] for n in (1000, 100_000))
             figures["activations"] = {"bytes": {"1000": short, "100000": long}}
+        if only in (None, "million"):
+            how = ("--rollout-sampling", "priority", "--starts", 0.5)
+            short, long = (train(folder, n, e, 300, *how) for n, e in ((10_000, 1000), (1_000_000, 64)))
+            figures["million"] = {
+                "peak_rss_mb": {
+                    "10000": round(short["peak_rss_bytes"] / 1e6),
+                    "1000000": round(long["peak_rss_bytes"] / 1e6),
+                },
+                "rss_ratio": round(long["peak_rss_bytes"] / short["peak_rss_bytes"], 3),
+                "time_ratio": round(short["updates_per_second"] / long["updates_per_second"], 3),
+            }
     show(**figures)
 
 
