@@ -28,7 +28,7 @@ Read = Callable[[str, int, int], Array]  # field, start, stop within the episode
 DEFAULT_MEMORY = 512 * 10**6
 MIN_PIECE = 1024  # steps, or a chunk if that is shorter: a shorter piece means decoding the chunk once for each
 MAX_PIECE = 1 << 16  # steps: more would only take RAM
-AHEAD_BYTES = 32 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
+AHEAD_BYTES = 16 << 20  # of loads decoded before they are needed: about a commit group of short episodes ...
 AHEAD_LOADS = (4, 64)  # ... but at least and at most so many
 
 
@@ -247,7 +247,8 @@ class _Loader:
         def read(name: str, start: int, stop: int) -> Array:
             if data is not None:
                 return data[name][first + start : first + stop]
-            return visit.shard.read_steps(name, int(row[START]) + start, int(row[START]) + stop)
+            # A copy: the steps would keep all of their chunks in RAM.
+            return visit.shard.read_steps(name, int(row[START]) + start, int(row[START]) + stop).copy()
 
         arrays = {name: read(name, load.start, load.stop) for name in self._fields}
         for derived in self._derived:
