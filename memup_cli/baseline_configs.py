@@ -10,18 +10,19 @@ class TrainBaselineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    model: Literal["lstm", "srnn", "transformer"] = Field("lstm", description="Which baseline.")
+    model: Literal["lstm", "mingru", "srnn", "transformer", "gtrxl"] = Field("lstm", description="Which baseline.")
     truncate: int | None = Field(
         None,
         ge=1,
         le=1_000_000,
-        description="Steps that gradients flow through (lstm, srnn) or attention sees (transformer); default: all.",
+        description="Steps that gradients flow through, and all that the attention of a transformer sees; default: "
+        "all. gtrxl attends to 64 steps, also those before.",
     )
     hidden: int = Field(128, ge=1, le=16_384, description="Units of each layer.")
     layers: int | None = Field(
-        None, ge=1, le=64, description="LSTM or attention layers (default: 2 or 4; srnn has one)."
+        None, ge=1, le=64, description="Recurrent or attention layers (default: 2, transformer 4; srnn has one)."
     )
-    heads: int = Field(4, ge=1, le=64, description="transformer: attention heads; they must divide --hidden.")
+    heads: int = Field(4, ge=1, le=64, description="Attention heads; they must divide --hidden.")
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
     batch: int = Field(64, ge=1, le=65_536, description="Sequences, or slots that walk through them, side by side.")
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
@@ -43,11 +44,15 @@ class TrainBaselineOptions(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainBaselineOptions":
-        if self.model == "transformer" and self.hidden % self.heads:
+        if self.attends and self.hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --hidden {self.hidden}")
         if self.model == "srnn" and self.layers not in (None, 1):
             raise ValueError(f"--layers {self.layers}: srnn has one recurrent layer")
         return self
+
+    @property
+    def attends(self) -> bool:
+        return self.model in ("transformer", "gtrxl")
 
     @property
     def name(self) -> str:

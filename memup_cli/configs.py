@@ -124,6 +124,12 @@ class TrainMemoryOptions(BaseModel):
         0.05, ge=0, le=1, description="Of --select utility: share of visits of an episode that select by uncertainty."
     )
     temperature: float = Field(0.02, ge=1e-6, description="Of the selection: p(k) ~ exp(score / temperature).")
+    reach: float | None = Field(
+        None,
+        gt=0,
+        description="Prefer near targets: their chance falls by e in so many steps (default: distance does not count). "
+        "For outcomes that cannot be known until shortly before.",
+    )
     scores: Literal["stored", "online"] = Field(
         "stored", description="Scores of `memup score`, or the error of a slow average of the model itself."
     )
@@ -131,8 +137,11 @@ class TrainMemoryOptions(BaseModel):
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
-    cell: Literal["lstm", "gru", "none"] = Field(
-        "lstm", description="Memory cell; none: what the predictor can do without.", json_schema_extra=NETWORK
+    cell: Literal["lstm", "gru", "mingru", "none"] = Field(
+        "lstm",
+        description="Memory cell; mingru: a linear recurrence, quick over many steps; none: what the predictor can do "
+        "without.",
+        json_schema_extra=NETWORK,
     )
     hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.", json_schema_extra=NETWORK)
     layers: int = Field(

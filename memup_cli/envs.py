@@ -3,6 +3,7 @@
 >>> import gymnasium, memup_cli.envs
 >>> gymnasium.make("memup/TMaze-v0", length=100)
 >>> gymnasium.make_vec("memup/TMaze-v0", num_envs=64, length=100)
+>>> gymnasium.make("memup/EndlessTMaze-v0", corridors=10, length=100)
 >>> gymnasium.make("memup/TwoColors-v0")
 """
 
@@ -12,5 +13,10 @@ gymnasium.register(
     "memup/TMaze-v0",
     entry_point="memup_cli.tasks.tmaze_env:TMazeEnv",
     vector_entry_point="memup_cli.tasks.tmaze_env:TMazeVectorEnv",
+)
+gymnasium.register(
+    "memup/EndlessTMaze-v0",
+    entry_point="memup_cli.tasks.tmaze_env:EndlessTMazeEnv",
+    vector_entry_point="memup_cli.tasks.tmaze_env:EndlessTMazeVectorEnv",
 )
 gymnasium.register("memup/TwoColors-v0", entry_point="memup_cli.tasks.two_colors.environment:TwoColorsEnv")

@@ -49,7 +49,7 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
         drawn = timelines(model, manifest, spec, config, options.timelines)
         shown = {"checkpoint": options.checkpoint, **drawn}
         write_durably(manifest.run / "evaluation" / "timeline.json", json.dumps(shown, allow_nan=False).encode())
-    metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "interval")}
+    metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "right", "interval")}
     inputs = digests(manifest, "test", "memory")
     record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
     console.result(data, stage.json_, lambda: _table(data))
@@ -61,14 +61,21 @@ def _table(data: dict[str, Any]) -> Any:
 
     main = "accuracy" if "accuracy" in data else "rmse"
     low, high = data["interval"]
-    table = Table(title=f"{data['run']}: {main} by dependency length", title_justify="left")
-    second = "nll" if main == "accuracy" else "mse"
-    for column in ("steps from", "to", "targets", main, second):
-        table.add_column(column, justify="right")
-    for row in data["by_length"]:
-        table.add_row(
-            f"{row['from']:,}", f"{row['to']:,}", f"{row['count']:,}", f"{row[main]:.4g}", f"{row[second]:.4g}"
-        )
+    tables = []
+    counted = next(iter(data["by_order"][0])) if data["by_order"] else ""
+    for name, first in (("by_length", ("from", "to")), ("by_order", (counted,))):
+        if not data[name]:
+            continue
+        what = counted if name == "by_order" else "dependency length"
+        table = Table(title=f"{data['run']}: {main} by {what}", title_justify="left")
+        figures = [key for key in data[name][0] if key not in (*first, "count")]
+        heads = ("steps from", "to") if name == "by_length" else first
+        for column in (*heads, "targets", *figures):
+            table.add_column(column, justify="right")
+        for row in data[name]:
+            whole, numbers = (*first, "count"), (f"{row[figure]:.4g}" for figure in figures)
+            table.add_row(*(f"{row[key]:,}" for key in whole), *numbers)
+        tables.append(table)
     verdict = ""
     if main == "rmse" and data["rmse"] < SOLVED:
         verdict = f": solved (below {SOLVED})"
@@ -76,7 +83,9 @@ def _table(data: dict[str, Any]) -> Any:
         f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {data['steps']:,} steps of "
         f"{data['episodes']:,} test episodes{verdict}"
     )
-    return Group(table, text)
+    if "right" in data:
+        text += f"\n{data['right']:.2%} of them are nearer to what came than to the other outcome"
+    return Group(*tables, text)
 
 
 memory = command_function(

@@ -1,4 +1,4 @@
-"""memup train-baseline: LSTM, SRNN or Transformer on the same store, whole sequences or truncated."""
+"""memup train-baseline: other models on the same store, over whole sequences or truncated."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from ..baseline_configs import TrainBaselineOptions
 from ..configs import StageOptions
 from .options import command_function
 
-HELP = """Train a supervised baseline on the same data: an LSTM, an SRNN or a Transformer.
+HELP = """Train a supervised baseline on the same data: an LSTM, a minGRU, an SRNN, a Transformer or a GTrXL.
 
 It sees whole sequences, with gradients through all of them, or with --truncate windows of so many steps. What an
 update needs is predicted first; a model that will not fit is recorded as out of memory. It can be stopped at any time;

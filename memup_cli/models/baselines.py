@@ -2,7 +2,7 @@
 
 A core has `initial(batch)` -> state and `forward(x, state)` -> (features (B, r, H), state), like a memory cell. The
 state carries over to the next window of a truncated walk; that of the transformer is empty, so it attends only within
-its window.
+its window, where gtrxl also sees what its memory has of the steps before.
 """
 
 import itertools
@@ -16,13 +16,26 @@ from torch import Tensor, nn
 
 from ..tasks.spec import TaskSpec
 from .encoders import FieldEncoder, mlp
-from .memory import RecurrentMemory, Shape, State
+from .memory import LinearMemory, RecurrentMemory, Shape, State
 from .predictor import prediction_losses
+from .recurrent import GTrXLCore
+
+SPAN = 64  # steps that each layer of gtrxl attends to, itself included; no gradient flows to those before its window
 
 
 def lstm_baseline(inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> RecurrentMemory:
     """One fully connected ReLU layer, then LSTM layers, begun with gates for sequences of this length."""
     return RecurrentMemory(inputs, Shape(hidden, layers, embedding=hidden, chrono=True), horizon)
+
+
+def mingru_baseline(inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> LinearMemory:
+    """The same with linear recurrences: what they make of whole sequences is computed for all steps at once."""
+    return LinearMemory(inputs, Shape(hidden, layers, embedding=hidden), horizon)
+
+
+def gtrxl_baseline(inputs: int, hidden: int, layers: int, heads: int, horizon: int) -> GTrXLCore:
+    """The agents' gated transformer with a memory of the last steps of each layer."""
+    return GTrXLCore(inputs, hidden, layers, heads, SPAN)
 
 
 class ShiftedSum(torch.autograd.Function):
@@ -159,8 +172,10 @@ def _positions(length: int, size: int, device: torch.device) -> Tensor:
 
 CORES: dict[str, Callable[[int, int, int, int, int], Any]] = {
     "lstm": lstm_baseline,
+    "mingru": mingru_baseline,
     "srnn": SRNNBaseline,
     "transformer": TransformerBaseline,
+    "gtrxl": gtrxl_baseline,
 }
 
 

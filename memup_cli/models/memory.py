@@ -8,10 +8,14 @@ to plug it in. If it has prepared(), agents act with that: a faster single step.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+
+from .scan import WALK, LinearRecurrence, scan_
+
+PIECE = 1 << 18  # numbers that a linear memory computes at a time without gradients: what stays in a CPU's cache
 
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State], tuple[Tensor, State]]  # x (N, F), state -> m (N, size), state
@@ -109,6 +113,90 @@ class RecurrentMemory(nn.Module):
         return step
 
 
+class LinearLayer(nn.Module):
+    """One layer. Its gates begin as sigmoid(b (w x - 1)): b is the log of a horizon drawn per unit, w is random.
+
+    So most inputs leave a unit alone for about its horizon, and some units open for a few of them only. A sum of noise
+    over thousands of steps would drown what is to be kept, and without recurrent weights nothing else can hold it: with
+    small weights as in an LSTM, T-Maze-1000 was not learned in 1,500 updates.
+    """
+
+    def __init__(self, inputs: int, size: int, horizon: int, scale: float) -> None:
+        super().__init__()
+        self.gate, self.candidate = nn.Linear(inputs, size), nn.Linear(inputs, size)
+        with torch.no_grad():
+            steepness = horizon_bias(size, horizon)
+            self.gate.bias.copy_(-steepness)
+            self.gate.weight.normal_(0, scale).mul_(steepness.unsqueeze(-1))
+
+    def forward(self, x: Tensor, before: Tensor) -> Tensor:
+        """x (B, T, F), h_0 (B, H) -> h (B, T, H)."""
+        if torch.is_grad_enabled():
+            logits = self.gate(x)
+            h: Tensor = LinearRecurrence.apply(
+                torch.sigmoid(-logits), torch.sigmoid(logits) * self.candidate(x), before
+            )
+            return h
+        found = x.new_empty(*x.shape[:2], before.shape[-1])
+        steps = max(WALK, PIECE // max(1, before.numel()))
+        for part, out in zip(x.split(steps, 1), found.split(steps, 1), strict=True):
+            z = torch.sigmoid_(self.gate(part))
+            out.copy_(scan_(1 - z, self.candidate(part).mul_(z), before))
+            before = out[:, -1]
+        return found
+
+    def step(self, x: Tensor, before: Tensor) -> Tensor:
+        return torch.lerp(before, self.candidate(x), torch.sigmoid(self.gate(x)))
+
+
+class LinearMemory(nn.Module):
+    """A memory without recurrent weights (minGRU; Feng et al. 2024, "Were RNNs all we needed?").
+
+    h_t = (1 - z_t) h_{t-1} + z_t c_t per unit, gates z and candidates c from x_t alone, so that thousands of steps are
+    computed at once. What makes it quick is what it gives up: a gate cannot see the state, so nothing within a layer
+    can count or take turns; a second layer, whose gates see the first one's states, can. An LRU was left aside: its
+    decays do not depend on the input, so that noise is written as readily as a hint.
+
+    An optional ReLU layer comes first. The state is that of all layers side by side, (B, layers * size). input_scale is
+    that of the first layer's gates: 1 if it is not given, which suits few inputs that are not zero at a time.
+    """
+
+    def __init__(self, inputs: int, shape: Shape, horizon: int) -> None:
+        super().__init__()
+        self.size = shape.size
+        self.embedding = nn.Sequential(nn.Linear(inputs, shape.embedding), nn.ReLU()) if shape.embedding else None
+        self.dropout = nn.Dropout(shape.dropout)
+        first = shape.embedding**-0.5 if shape.embedding else 1.0
+        layers = [LinearLayer(shape.embedding or inputs, shape.size, horizon, shape.input_scale or first)]
+        layers += [LinearLayer(shape.size, shape.size, horizon, shape.size**-0.5) for _ in range(shape.layers - 1)]
+        self.layers = nn.ModuleList(layers)
+
+    def initial(self, batch: int) -> State:
+        return (next(self.parameters()).new_zeros(batch, len(self.layers) * self.size),)
+
+    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        h = x if self.embedding is None else self.embedding(x)
+        ends = []
+        for number, (layer, before) in enumerate(zip(self.layers, state[0].split(self.size, 1), strict=True)):
+            h = layer(self.dropout(h) if number else h, before)
+            ends.append(h[:, -1])
+        return h, (torch.cat(ends, 1),)
+
+    def prepared(self) -> Step:
+        """A single step, for many calls with the same weights."""
+        layers = [cast(LinearLayer, layer).step for layer in self.layers]
+
+        def step(x: Tensor, state: State) -> tuple[Tensor, State]:
+            h = x if self.embedding is None else self.embedding(x)
+            after = []
+            for layer, before in zip(layers, state[0].split(self.size, 1), strict=True):
+                h = layer(h, before)
+                after.append(h)
+            return h, (torch.cat(after, 1),)
+
+        return step
+
+
 class NoMemory(nn.Module):
     """m_t = 0: what a predictor can do without any memory, to compare with."""
 
@@ -129,6 +217,7 @@ class NoMemory(nn.Module):
 CELLS: dict[str, Callable[[int, Shape, int], Any]] = {
     "lstm": partial(RecurrentMemory, kind=nn.LSTM),
     "gru": partial(RecurrentMemory, kind=nn.GRU),
+    "mingru": LinearMemory,
     "none": NoMemory,
 }
 

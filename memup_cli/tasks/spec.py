@@ -61,6 +61,8 @@ class TaskSpec:
     scale: dict[str, float] = field(default_factory=dict)  # what networks see of a field: its values times this
     gamma: float = 0.0  # default discount of a return
     evaluate: StepRule | None = None  # the steps that matter; None: every step
+    counted: str = ""  # what they are, one after the other, if evaluation is to tell the first from the second
+    near: float | None = None  # numbers: a prediction less than this away from y is as good as right
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
 
     @property

@@ -100,7 +100,8 @@ class Arrivals:
     def _select(self, errors: np.ndarray, y: np.ndarray) -> Candidates:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 14, self._visits))))
         self._visits += 1
-        top, steps = compacted(select(errors, self._options.targets, self._options.temperature, rng))
+        options = self._options
+        top, steps = compacted(select(errors, options.targets, options.temperature, rng, options.reach))
         return Candidates(top, steps, {}, y[steps])
 
     def _query(self, arrays: dict[str, np.ndarray], c: Tensor, steps: np.ndarray) -> dict[str, np.ndarray]:

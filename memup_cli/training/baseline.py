@@ -1,4 +1,4 @@
-"""The train-baseline stage: LSTM, SRNN and Transformer on the same store, over whole sequences or truncated."""
+"""The train-baseline stage: the models of models/baselines.py on the same store, over whole sequences or truncated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from .update import optimiser_step
 from .watch import Watch
 from .weights import build_baseline, fill
 
-LAYERS = {"lstm": 2, "srnn": 1, "transformer": 4}
+LAYERS = {"lstm": 2, "mingru": 2, "srnn": 1, "transformer": 4, "gtrxl": 2}
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -91,7 +91,7 @@ def resolve(
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
     check_goals(options, spec)
-    if "heads" in options.model_fields_set and options.model != "transformer":
+    if "heads" in options.model_fields_set and not options.attends:
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
     return BaselineJob(manifest, spec, options, seed, device, **flags)
 

@@ -9,7 +9,7 @@ from stores.layout import LENGTH
 from stores.reader import Shard, Trajectories
 
 from ..errors import BadInput
-from ..models.baselines import Baseline
+from ..models.baselines import SPAN, Baseline
 from ..tasks.spec import TaskSpec
 from .evaluation import SWEEP, Predictions, Reader, episode_targets, read_block
 
@@ -27,14 +27,14 @@ def predict_baseline(
 ) -> Predictions:
     """Predict at the steps that matter of test episodes.
 
-    A recurrent state carries over, so blocks of any size do; the transformer reads the windows it was trained on: whole
-    episodes, or pieces of `truncate` steps.
+    A state carries over, so blocks of any size do (short ones suit attention); the transformer has none, and reads the
+    windows it was trained on: whole episodes, or pieces of `truncate` steps.
     """
     count = min(len(trajectories), episodes or len(trajectories))
     where = [(shard, row) for shard, group in trajectories.groups() for row in shard.rows(group)][:count]
     where.sort(key=lambda item: int(item[1][LENGTH]))  # alike lengths together: less padding
     longest = int(where[-1][1][LENGTH])
-    window = (config["truncate"] or longest) if config["model"] == "transformer" else SWEEP
+    window = {"transformer": config["truncate"] or longest, "gtrxl": SPAN}.get(config["model"], SWEEP)
     step_bytes = 4 * FLOATS_PER_UNIT * config["hidden"]
     batch = max(1, min(count, ACTIVATION_BYTES // (min(window, longest) * step_bytes)))
     parts = []
@@ -43,7 +43,7 @@ def predict_baseline(
     if not parts:
         raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Predictions(episode, step, y, error, nll, spec.target_kind)
+    return Predictions(episode, step, y, error, nll, spec)
 
 
 @torch.no_grad()

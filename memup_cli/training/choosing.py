@@ -54,4 +54,4 @@ def stored_choice(
     """Selection by the scores of a detector; without one, uniform."""
     scores = stored_scores(run, detector) if detector else uniform_scores
     others = stored_scores(run, default_detector(spec)) if detector == "probe" else None
-    return chooser(scores, options.targets, options.temperature, seed, others, options.explore)
+    return chooser(scores, options.targets, options.temperature, seed, others, options.explore, options.reach)

@@ -37,15 +37,20 @@ class Predictions:
     y: np.ndarray
     error: np.ndarray  # squared error, or 1 if the class is right
     nll: np.ndarray
-    kind: str
+    spec: TaskSpec
 
     def metrics(self, which: np.ndarray | slice = slice(None)) -> dict[str, float]:
-        """RMSE (numbers) or accuracy (classes), with the loss they were trained on."""
+        """RMSE (numbers) or accuracy (classes), with the loss they were trained on; the share that is near enough."""
         error = self.error[which]
         if self.kind == "classes":
             return {"accuracy": float(error.mean()), "nll": float(self.nll[which].mean())}
         mse = float(error.mean())
-        return {"rmse": mse**0.5, "mse": mse}
+        near = {} if self.spec.near is None else {"right": float((error < self.spec.near**2).mean())}
+        return {"rmse": mse**0.5, "mse": mse, **near}
+
+    @property
+    def kind(self) -> str:
+        return self.spec.target_kind
 
     @property
     def main(self) -> str:
@@ -75,6 +80,19 @@ class Predictions:
                 rows.append({"from": int(low), "to": int(high), "count": int(which.sum()), **self.metrics(which)})
         return rows
 
+    def by_order(self) -> list[dict[str, Any]]:
+        """Metrics of the first step that matters in each episode, of the second, and so on, if the task counts them."""
+        if not self.spec.counted:
+            return []
+        order = np.lexsort((self.step, self.episode))
+        _, first, counts = np.unique(self.episode[order], return_index=True, return_counts=True)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order)) - np.repeat(first, counts) + 1
+        return [
+            {self.spec.counted: n, "count": int((number == n).sum()), **self.metrics(number == n)}
+            for n in range(1, int(number.max()) + 1)
+        ]
+
 
 def predict_split(
     model: MemoryModel, trajectories: Trajectories, spec: TaskSpec, gamma: float, episodes: int | None = None
@@ -97,7 +115,7 @@ def predict_split(
     if not parts:
         raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Predictions(episode, step, y, error, nll, spec.target_kind)
+    return Predictions(episode, step, y, error, nll, spec)
 
 
 def block_size(trajectories: Trajectories, spec: TaskSpec, longest: int) -> tuple[int, int]:
@@ -253,4 +271,5 @@ def summary(predictions: Predictions, bins: int) -> dict[str, Any]:
         "episodes": len(np.unique(predictions.episode)),
         "steps": len(predictions.step),
         "by_length": predictions.by_length(bins),
+        "by_order": predictions.by_order(),
     }

@@ -3,6 +3,10 @@
 Gumbel top-K (Kool et al. 2019): add Gumbel noise to s_k / temperature once per visit of an episode; the K largest of a
 suffix [t, T) are then such a sample, for every t. The K largest of all suffixes are found in one backward sweep when
 the episode enters the slab, O(K T) for T / rollout rollouts; after that a rollout costs a look-up, whatever T is.
+
+Where targets far ahead cannot be known yet, because what they depend on is still to come, a reach makes near ones more
+likely: p(k) ~ exp(s_k / temperature - (k - t) / reach). As t is the same for all k of a suffix, it drops out: that is
+the same draw with -k / reach added to each, so it costs nothing and one sweep still serves every t.
 """
 
 from dataclasses import dataclass
@@ -34,7 +38,7 @@ def perturb(scores: np.ndarray, temperature: float, rng: np.random.Generator) ->
 def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
     """The k largest values of every suffix, by k running maxima from the end: what one displaces feeds the next."""
     length = len(values)
-    current = values[::-1].astype(np.float32)  # (T,) candidates for this rank, from the end
+    current = values[::-1]  # (T,) candidates for this rank, from the end
     step = np.arange(length - 1, -1, -1)  # (T,) which step each candidate is
     place = np.arange(length)
     ranks, changed = [], np.zeros(length, bool)
@@ -47,7 +51,7 @@ def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
         rank = np.where(holder >= 0, step[holder], -1)
         ranks.append(rank)
         changed |= new
-        before = np.concatenate([[-np.inf], running[:-1]]).astype(np.float32)
+        before = np.concatenate([[-np.inf], running[:-1]]).astype(values.dtype)
         current = np.where(new, before, current)
         step = np.where(new, np.concatenate([[-1], rank[:-1]]), step)
     where = np.flatnonzero(changed)[::-1]  # ascending steps: the sweep ran from the end
@@ -55,13 +59,17 @@ def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
     return SuffixTop(length - 1 - where, best)
 
 
-def select(scores: np.ndarray, k: int, temperature: float, rng: np.random.Generator) -> SuffixTop:
+def select(
+    scores: np.ndarray, k: int, temperature: float, rng: np.random.Generator, reach: float | None = None
+) -> SuffixTop:
     """From the end, a block at a time: only what is among the k best so far is kept, so RAM hardly grows with T."""
     steps, values = np.empty(0, np.int64), np.empty(0, np.float32)  # ascending steps; the only ones that can be chosen
     least = -np.inf  # the k-th best value of what follows
     for stop in range(len(scores), 0, -BLOCK):
         start = max(0, stop - BLOCK)
         found = perturb(scores[start:stop], temperature, rng)
+        if reach is not None:  # in float64: the distances of a long episode would swallow the noise
+            found = found - np.arange(start, stop) / reach
         near = np.flatnonzero(found > least)
         best = suffix_top(found[near], k).best if len(near) else near
         near = near[np.unique(best[best >= 0])]  # the others are not even among the best of their own block

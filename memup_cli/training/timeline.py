@@ -201,7 +201,7 @@ def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any]) -
         scores = np.zeros(sketch.length, np.float32)
     if scores is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config["seed"], 15, sketch.number))))
-        top = select(scores, min(config["targets"], SHOWN), config["temperature"], rng)
+        top = select(scores, min(config["targets"], SHOWN), config["temperature"], rng, config.get("reach"))
         sketch.choose(top.at(sketch.points))
 
 

@@ -130,7 +130,13 @@ def open_slab(
 
 
 def chooser(
-    scores: Scores, targets: int, temperature: float, seed: int, others: Scores | None = None, explore: float = 0.0
+    scores: Scores,
+    targets: int,
+    temperature: float,
+    seed: int,
+    others: Scores | None = None,
+    explore: float = 0.0,
+    reach: float | None = None,
 ) -> Callable[[Visit], SuffixTop]:
     """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
 
@@ -140,6 +146,6 @@ def chooser(
     def choose(visit: Visit) -> SuffixTop:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
         chosen = others if others is not None and rng.random() < explore else scores
-        return select(chosen(visit), targets, temperature, rng)
+        return select(chosen(visit), targets, temperature, rng, reach)
 
     return choose

@@ -10,8 +10,9 @@ import memup_cli.envs  # noqa: F401  registers memup/TMaze-v0
 from memup_cli.tasks import load_task, task_names
 from memup_cli.tasks.adding import Add, AddOptions
 from memup_cli.tasks.copying import Copy, CopyOptions, ScatteredCopy
+from memup_cli.tasks.endless import EndlessOptions, EndlessTMaze
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.tasks.tmaze_env import TMazeEnv, TMazeVectorEnv
+from memup_cli.tasks.tmaze_env import MazeEnv, MazeVectorEnv
 
 MAZES = [
     TMazeOptions(length=30),
@@ -19,12 +20,14 @@ MAZES = [
     TMazeOptions(length=17, mode="LN"),
     TMazeOptions(length=100, distractors=4),
     TMazeOptions(length=60, distractors=10, mode="LN"),
+    EndlessOptions(corridors=4, length=9),
+    EndlessOptions(corridors=3, length=1, mode="LN"),
 ]
 
 
 @pytest.mark.parametrize("options", MAZES, ids=str)
 def test_tmaze_episodes_equal_stepping_the_environment(options):
-    env = TMazeEnv(options.length, options.mode, options.distractors)
+    env = MazeEnv(options)
     for seed in (0, 1, 2**62 + 5):
         arrays = TMaze(options).episode(seed).arrays
         observation, _ = env.reset(seed=seed)
@@ -41,9 +44,8 @@ def test_tmaze_episodes_equal_stepping_the_environment(options):
 @pytest.mark.parametrize("options", MAZES, ids=str)
 def test_the_vector_environment_equals_single_ones(options, mode):
     count, rng = 5, np.random.default_rng(0)
-    kind = {"length": options.length, "mode": options.mode, "distractors": options.distractors}
-    ours = TMazeVectorEnv(count, **kind, autoreset_mode=mode)
-    singles = gymnasium.vector.SyncVectorEnv([lambda: TMazeEnv(**kind)] * count, autoreset_mode=mode)
+    ours = MazeVectorEnv(count, options, mode)
+    singles = gymnasium.vector.SyncVectorEnv([lambda: MazeEnv(options)] * count, autoreset_mode=mode)
     a, b = ours.reset(seed=11)[0], singles.reset(seed=11)[0]
     finished = 0
     for _ in range(250):
@@ -55,14 +57,16 @@ def test_the_vector_environment_equals_single_ones(options, mode):
         np.testing.assert_array_equal(ta, tb)
         for i in np.flatnonzero(da) if mode is AutoresetMode.SAME_STEP else []:
             np.testing.assert_array_equal(ia["final_obs"][i], ib["final_obs"][i])
+            assert ia["final_info"]["is_success"][i] == ib["final_info"]["is_success"][i]
         finished += da.sum()
     assert finished > 5
 
 
-def test_gymnasium_accepts_the_environment():
-    env = gymnasium.make("memup/TMaze-v0", length=20)
+@pytest.mark.parametrize("name", ["memup/TMaze-v0", "memup/EndlessTMaze-v0"])
+def test_gymnasium_accepts_the_environment(name):
+    env = gymnasium.make(name, length=20)
     check_env(env.unwrapped, skip_render_check=True)
-    vector = gymnasium.make_vec("memup/TMaze-v0", num_envs=3, length=20)
+    vector = gymnasium.make_vec(name, num_envs=3, length=20)
     assert vector.reset(seed=0)[0].shape == (3, 3)
 
 
@@ -77,6 +81,35 @@ def test_tmaze_pays_for_following_the_hint():
         assert a["reward"][junction] == (4 if (a["action"][junction] == 1) == (hint == 1) else -3)
         assert (a["reward"][:-1] == 0).all()
         assert set(np.unique(a["observation"][:, 2])) <= {-1, 1}
+
+
+def test_the_endless_maze_pays_by_the_last_hint():
+    lengths = set()
+    for seed in range(20):
+        a = EndlessTMaze(EndlessOptions(corridors=5, length=6)).episode(seed).arrays
+        hints, junctions = np.flatnonzero(a["observation"][:, 0]), np.flatnonzero(a["observation"][:, 1])
+        assert len(hints) == len(junctions) == 5
+        assert hints[0] == 0
+        assert junctions[-1] == len(a["reward"]) - 1
+        np.testing.assert_array_equal(hints[1:], junctions[:-1] + 1)
+        right = (a["action"][junctions] == 1) == (a["observation"][hints, 0] == 1)
+        np.testing.assert_array_equal(a["reward"][junctions], np.where(right, 4, -3))
+        assert np.count_nonzero(a["reward"]) == 5
+        lengths |= set(junctions - hints)
+    assert lengths == set(range(6, 16))
+
+
+def test_an_endless_episode_is_a_success_if_every_turn_was_right():
+    env = MazeEnv(EndlessOptions(corridors=3, length=2))
+    for wrong in (None, 1):
+        observation, _ = env.reset(seed=3)
+        over, corridor, hint = False, -1, 0
+        while not over:
+            if observation[0]:
+                corridor, hint = corridor + 1, observation[0]
+            right = int(hint > 0)
+            observation, _, over, _, info = env.step(right if corridor != wrong else 1 - right)
+        assert info["is_success"] == (wrong is None)
 
 
 def test_distractors_pay_at_random_and_the_junction_does_not():

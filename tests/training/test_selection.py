@@ -77,3 +77,24 @@ def test_a_share_of_visits_explores():
     assert set(found.tolist()) == {3, 7}
     assert 0.15 < (found == 7).mean() < 0.25
     assert [choose(visit).at(np.array(0))[0] for visit in visits] == found.tolist(), "a pure function of the visit"
+
+
+@pytest.mark.parametrize("t", [0, 2])
+def test_a_reach_makes_near_steps_likelier_by_their_distance(t):
+    scores, reach, draws = np.array([0.0, 0.02, 0.0, 0.04, 0.02]), 2.0, 5000
+    rng = np.random.default_rng(0)
+    chosen = [int(select(scores, 1, 0.02, rng, reach).at(np.array(t))[0]) for _ in range(draws)]
+    weights = np.exp(scores[t:] / 0.02 - np.arange(len(scores) - t) / reach)
+    expected = weights / weights.sum()
+    found = np.bincount(chosen, minlength=len(scores))[t:] / draws
+    np.testing.assert_allclose(found, expected, atol=5 * (0.25 / draws) ** 0.5)  # five standard deviations
+
+
+def test_a_reach_keeps_its_precision_in_a_very_long_episode():
+    """The next of many equal surprises is the one that is chosen, at its end as at its start."""
+    length, every = 3_000_000, 1000
+    scores = np.zeros(length, np.float32)
+    scores[every - 1 :: every] = 3
+    top = select(scores, 1, 0.02, np.random.default_rng(0), 50.0)
+    t = np.array([0, 1500, length - 2500, length - 10])
+    assert top.at(t)[:, 0].tolist() == ((t // every + 1) * every - 1).tolist()
