@@ -7,7 +7,7 @@ from pydantic import Field as Option
 
 from memup_cli.errors import UsageProblem
 from memup_cli.tasks.spaces import registered
-from memup_cli.tasks.spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
+from memup_cli.tasks.spec import StepRule, TaskOptions, TaskSpec
 from stores.groups import Episode
 from stores.layout import Field
 
@@ -41,7 +41,7 @@ class Lamps:
                 Field("action", "uint8"),
                 Field("reward", "float32"),
             ),
-            memory_input=("observation", PREVIOUS_ACTION),
+            memory_input=("observation",),  # buttons do nothing before the bell; else PREVIOUS_ACTION belongs here, too
             query=("observation", "action"),
             target="reward",
             target_kind="return",
