@@ -59,7 +59,7 @@ class MinariOptions(TaskOptions):
 
 def minari_root() -> Path:
     """Where Minari keeps its data sets. Minari's own function would create the folder."""
-    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets")
+    return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets").absolute()
 
 
 @contextmanager

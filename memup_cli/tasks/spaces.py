@@ -151,7 +151,7 @@ def class_counts(**found: Any) -> dict[str, int]:
 
 
 def registered(env_id: str, max_steps: int, settings: dict[str, Any]) -> "EnvSpec":
-    """What `gymnasium.make` takes for one of memup's own environments."""
+    """What `gymnasium.make` takes for an environment that is registered, by memup or by the package of a task."""
     import gymnasium
 
     from .. import envs  # noqa: F401  registers them

@@ -25,7 +25,7 @@ def export(run: Path | None, name: str, split: str, to: Path | None, quiet: bool
     """Write a split of a run; returns the summary to print."""
     if not ID.fullmatch(name):
         raise UsageProblem(f"--id {name}: Minari's ids are NAME-vN, after any number of folders: tmaze/random-v0")
-    target = to or minari_root() / name
+    target = (to or minari_root() / name).absolute()  # Minari doubles relative paths
     if target.exists():
         raise UsageProblem(f"{target} exists; choose another --id or --to, or delete it (`minari delete {name}`)")
     with minari_package():
