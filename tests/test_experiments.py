@@ -42,7 +42,8 @@ def test_cells_become_a_figure_and_are_skipped_when_finished_even_if_one_fails(t
     out = tmp_path / "runs" / "space-tiny"
     assert_shown(out, "T = 30", "MemUP", "LSTM")
     before = files_of(out / "copy-30-seed0")
-    script("space.sh", tmp_path, "--tiny", "--cell", "1", **few)
+    again = script("space.sh", tmp_path, "--tiny", "--cell", "1", **few)
+    assert again.stderr.count("up to date") == 3  # collect, train-memory, train-baseline
     assert files_of(out / "copy-30-seed0") == before
 
 

@@ -17,17 +17,21 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 script="$(cd "$(dirname "$0")" && pwd)/$(basename "$0")"
 stopped=
 
-# A stage of the cell. A warning of the queue reaches this shell as well as memup, which saves and exits with 75.
+# A stage of the cell; of its result one line is shown. A warning of the queue reaches this shell as well as memup, which
+# saves and exits with 75. (Not in a pipe or $(): the warning would end what is at the other end.)
 stage() {
   [ -z "$stopped" ] || exit 75
-  memup "$@" > /dev/null
+  memup "$@" > "$result"
+  head -n 1 "$result" >&2
 }
 
 run_cell() { # WORDS...
   local line="$*"
   export MEMUP_RUN="$out/${line// /-}" MEMUP_SEED="${line##*seed}"
+  result="$(mktemp)"
+  trap 'rm -f "$result"' EXIT
   trap 'stopped=yes' TERM USR2
-  echo "$line: $MEMUP_RUN" >&2
+  echo "== $line" >&2
   cell "$@"
 }
 

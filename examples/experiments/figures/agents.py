@@ -29,7 +29,8 @@ def scaling(runs: list[Run]) -> tuple[Figure, str]:
     policy.set(xlabel="corridor length", ylabel="return of MemUP + PPO", ylim=(-0.2, 4.4), title="a) policy")
     _points(memory, {length: [e["metrics"]["rmse"] for e in cells[length]] for length in lengths})
     memory.axhline(SOLVED, color="grey", linestyle=":")
-    memory.text(0.01, SOLVED * 1.05, "training stops below; solved", **_note(memory))
+    memory.text(0.01, SOLVED * 1.05, "solved below, where training stops", **_note(memory))
+    memory.set_ylim(top=max(2 * SOLVED, memory.get_ylim()[1]))
     log_y(memory, "test RMSE at the junction")
     memory.set(xlabel="corridor length", title="b) memory")
     for axes in (policy, memory):
@@ -83,18 +84,20 @@ def comparison(runs: list[Run]) -> tuple[Figure, str]:
         if name.startswith(("gtrxl", "MemUP + QRDQN")):
             published = "-"  # only in Two-Colors
         rows.append([name, str(len(found[name])), percent(success), f"{total:.2f}", f"{steps:,.0f}", published])
-    axes.axhline(CHANCE, color="grey", linewidth=0.8, linestyle=":")
-    axes.text(0.01, CHANCE + 0.06, "chance; in the paper at L = 1000: PPO-LSTM and AMRL", **_note(axes))
-    axes.axhline(BEST, color="grey", linewidth=0.8, linestyle=":")
-    axes.text(0.01, BEST + 0.06, "always right; in the paper at L = 1000: MemUP + PPO", **_note(axes))
-    lengths = sorted({run.options["length"] for run in runs})
+    for level in (CHANCE, BEST):
+        axes.axhline(level, color="grey", linewidth=0.8, linestyle=":")
+    lengths = ", ".join(str(length) for length in sorted({run.options["length"] for run in runs}))
     axes.set(xlabel="environment steps", ylabel="return of training episodes", ylim=(-1, 4.6))
-    axes.set_title(f"T-Maze-LNR-{', '.join(map(str, lengths))}; a marker is where training ended", fontsize=10)
+    axes.set_title(
+        f"T-Maze-LNR-{lengths}; a marker is where training ended\nDotted: always right, as MemUP + PPO becomes in the "
+        "paper at L = 1000, and chance,\nwhere its PPO-LSTM and AMRL stay",
+        fontsize=9,
+    )
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1e6:g} M")
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(loc="outside lower center", ncols=4, fontsize=8)
     head = ["agent", "seeds", "success", "return", "environment steps", "the paper, L = 1000"]
-    return figure, markdown(f"T-Maze-{', '.join(map(str, lengths))}, greedy, means over seeds", head, rows)
+    return figure, markdown(f"T-Maze-{lengths}, greedy, means over seeds", head, rows)
 
 
 def _label(run: Run, agent: str, config: dict[str, Any]) -> str:

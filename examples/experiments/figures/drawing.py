@@ -1,6 +1,6 @@
 """How the figures look: a light page, colours that the colour-blind can tell apart, tables in Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 # Okabe and Ito's colours; markers differ as well, for print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -23,7 +24,12 @@ def style(number: int) -> dict[str, Any]:
     return {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 9 - 0.8 * i}
 
 
+NOTHING = "none of the cells has come far enough to be shown; `memup status --run` of one says where it stands"
+
+
 def page(columns: int, rows: int = 1, width: float = 4.6, height: float = 3.8) -> tuple[Figure, list[Axes]]:
+    if not columns:
+        raise SystemExit(NOTHING)
     figure, axes = plt.subplots(
         rows, columns, figsize=(width * columns, height * rows), layout="constrained", squeeze=False
     )
@@ -41,11 +47,17 @@ def ticks(axes: Axes, values: Sequence[float]) -> None:
 
 
 def log_y(axes: Axes, label: str) -> None:
+    """To be called when everything is drawn: a narrow range gets more numbers."""
     axes.set(yscale="log", ylabel=label)
-    axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axes.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}" if y >= 1 else f"{y:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def markdown(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        raise SystemExit(NOTHING)
     lines = [f"{title}\n", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
 

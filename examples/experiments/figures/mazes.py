@@ -53,7 +53,7 @@ def ablation(runs: list[Run]) -> tuple[Figure, str]:
         log_y(axes, "test RMSE at the junction")
         axes.set_xlabel("rollout r (steps of backpropagation)")
         axes.set_title(f"T-Maze-LNR-{length}", y=1.24, fontsize=11)
-    panels[0].legend(fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     title = "Test RMSE, mean over seeds (solved of all; updates, mean; the paper's outcome)"
     return figure, markdown(title, ["maze", "targets", *(f"r = {r}" for r in rollouts)], rows)
 

@@ -7,10 +7,12 @@ from typing import Any
 
 from drawing import PAPER, log_y, markdown, mean, page, style, ticks
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from published import MEMORY_SIZE, METHODS, SUPERVISED
 from runs import Run, trained
 
 OUT_OF_MEMORY = "out of memory"
+TASKS = ("copy", "scattered-copy", "add", "pmnist")
 
 
 def supervised(runs: list[Run]) -> tuple[Figure, str]:
@@ -20,9 +22,9 @@ def supervised(runs: list[Run]) -> tuple[Figure, str]:
             for row in evaluation["rows"]:
                 value = None if row["outcome"] == OUT_OF_MEMORY else _error(row)
                 found[run.task, run.options["length"]][_method(row["method"])].append(value)
-    keys = sorted(found)
+    keys = sorted(found, key=lambda key: (TASKS.index(key[0]), key[1]))
     columns = min(4, len(keys))
-    figure, panels = page(columns, math.ceil(len(keys) / columns), width=3.6 if columns > 1 else 5.5, height=3.4)
+    figure, panels = page(columns, math.ceil(len(keys) / 4), width=3.6 if columns > 1 else 5.5, height=3.4)
     rows = []
     for axes in panels[len(keys) :]:
         axes.set_visible(False)
@@ -34,10 +36,15 @@ def supervised(runs: list[Run]) -> tuple[Figure, str]:
             axes.plot(
                 values, [number] * len(values), "o", color=style(0 if method == "MemUP" else 1)["color"], zorder=3
             )
-            if found[key].get(method) and not values:
-                axes.text(0.5, number, OUT_OF_MEMORY, ha="center", fontsize=8, transform=axes.get_yaxis_transform())
             if published.get(method) is not None:
                 axes.plot([published[method]], [number], **PAPER)
+            lacking = [
+                *(["here"] if found[key].get(method) and not values else []),
+                *(["in the paper"] if method in published and published[method] is None else []),
+            ]
+            if lacking:
+                note = f"{OUT_OF_MEMORY} {' and '.join(lacking)}"
+                axes.text(0.5, number, note, ha="center", fontsize=7, transform=axes.get_yaxis_transform())
         axes.set_yticks(range(len(METHODS)), METHODS, fontsize=8)
         axes.invert_yaxis()
         axes.set_title(f"{key[0]}-{key[1]}", fontsize=10)
@@ -111,8 +118,6 @@ def _updates(sizes: dict[tuple[str, int, int], list[dict[str, Any]]], key: tuple
 
 
 def _legend(figure: Figure, with_paper: bool, methods: bool = False) -> None:
-    from matplotlib.lines import Line2D
-
     def dot(number: int, label: str) -> Line2D:
         return Line2D([], [], linestyle="none", marker="o", color=style(number)["color"], label=label)
 
