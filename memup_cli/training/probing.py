@@ -92,6 +92,8 @@ def train_probe(
 
 def _verdict(gains: np.ndarray, without: np.ndarray, owner: np.ndarray) -> dict[str, Any]:
     """Whether the gain of the events said to be the best is real, and large enough to rank events by."""
+    if not len(gains):  # no event is said to gain anything
+        return {"gain": 0.0, "explained": 0.0, "significance": 0.0, "tells": False}
     # Events of an episode are not independent of each other; episodes are.
     _, mean, _ = _by_kind(np.unique(owner, return_inverse=True)[1], gains)
     error = float(mean.std() / np.sqrt(max(len(mean) - 1, 1)))
