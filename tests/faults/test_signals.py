@@ -63,9 +63,7 @@ def test_a_signal_at_any_call_loses_nothing(forks, places, prepare, undisturbed,
 
 def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
     calls, expected = undisturbed(SCORE_STAGE)
-    at = next(at for at in range(10, calls) if stopped_in_training(forks, fresh(places, prepare(SCORE_STAGE)), at))
-    folder = fresh(places, prepare(SCORE_STAGE))
-    assert forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15").code == 75
+    folder = stopped_in_training(forks, places, prepare, SCORE_STAGE, range(10, calls), "detector")
     again = forks(folder, SCORE_STAGE.command)
     assert re.search(r"resuming at update \d+ of the detector", again.err)
     assert SCORE_STAGE.result(folder / "run") == expected
@@ -73,20 +71,20 @@ def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare
     tally("score", faults=2)
 
 
-def stopped_in_training(forks: Forks, folder: Path, at: int) -> bool:
-    done = forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15")
-    assert done.code == 75, done.err
-    return "a checkpoint of the detector is saved" in done.err
+def stopped_in_training(forks: Forks, places, prepare, stage: Stage, points: range, what: str) -> Path:
+    """A folder with a stage that a signal stopped while it trained the detector, or the probe."""
+    for at in points:
+        folder = fresh(places, prepare(stage))
+        done = forks.with_fault(folder, stage.command, at, "sig:15")
+        assert done.code == 75, done.err
+        if f"a checkpoint of the {what} is saved" in done.err:
+            return folder
+    raise AssertionError(f"no signal came while the {what} was trained")
 
 
 def test_a_probe_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
     calls, expected = undisturbed(PROBE_STAGE)
-    for at in range(calls // 2, calls, 3):
-        folder = fresh(places, prepare(PROBE_STAGE))
-        done = forks.with_fault(folder, PROBE_STAGE.command, at, "sig:15")
-        if "a checkpoint of the probe is saved" in done.err:
-            break
-    assert done.code == 75, done.err
+    folder = stopped_in_training(forks, places, prepare, PROBE_STAGE, range(calls // 2, calls), "probe")
     again = forks(folder, PROBE_STAGE.command)
     assert re.search(r"resuming at update \d+ of the probe", again.err)
     assert PROBE_STAGE.result(folder / "run") == expected
