@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stores import lease as leases
-from stores.errors import DamagedData, FormatMismatch, StoreError
+from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError
 from stores.files import drop_partials, remove_tree
 from stores.layout import Identity, plan
 from stores.manifest import Manifest, turn
@@ -98,6 +98,8 @@ def collect(collection: Collection) -> dict[str, Any]:
                 )
                 if not stop:
                     steps += _collect_split(collection, identity, maker, stop, replaces)
+    except Fenced:
+        raise  # the manifest is the other attempt's now
     except BaseException as error:
         _record_failure(manifest, collection, error)
         raise
