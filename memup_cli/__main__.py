@@ -19,6 +19,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        os.write(2, b"memup: stopped; to go on, run the same command again\n")
         sys.exit(130)
 
 

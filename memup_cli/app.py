@@ -38,6 +38,8 @@ class InOrder(TyperGroup):
         return [*ORDER, *(name for name in self.commands if name not in ORDER)]
 
 
+CTRL_C = 128 + signal.SIGINT
+
 app = typer.Typer(
     name="memup",
     cls=InOrder,
@@ -85,14 +87,13 @@ def main() -> None:
     """Entry point: every error that is the user's to mend becomes one paragraph on stderr."""
     if rank().number:
         console.hush()
+    said = False
     try:
         code = app(standalone_mode=False)
     except (TyperException, typer.Exit, typer.Abort) as error:
         if isinstance(error, TyperException) and error.format_message().strip():
             _complain(error.format_message())
-        code = getattr(error, "exit_code", 130)
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
+        code = getattr(error, "exit_code", CTRL_C)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the last flush complains again
         code = 128 + signal.SIGPIPE
@@ -109,7 +110,9 @@ def main() -> None:
             _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
             _complain(str(error))
-        code = found or 1
+        code, said = found or 1, True
+    if code == CTRL_C and not said:  # Typer made that of a Ctrl-C outside of a stage's work
+        raise KeyboardInterrupt
     sys.exit(code or 0)
 
 

@@ -104,7 +104,7 @@ def collect(collection: Collection) -> dict[str, Any]:
         _record_failure(manifest, collection, error)
         raise
     _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
-    if stop:
+    if stop and manifest.stages["collect"]["status"] != "complete":  # what is done is done, however late it came
         done = manifest.stages["collect"]["progress"]
         where = f"{done['done']:,} of {done['total']:,} episodes are saved"
         raise stop.error(where, f"memup collect --run {quoted(collection.run)}{_shard_flag(collection)}")

@@ -11,6 +11,7 @@ from typing import Any
 from stores.files import PARTIAL
 from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
+from stores.scores import read_source
 from tests.cli import Outcome, files_of
 
 
@@ -65,8 +66,9 @@ class Stage:
         """What a disturbed attempt had committed: files and their inodes, which change if they are made again."""
         if self.name == "collect":
             return _committed_chunks(run)
+        if self.name == "score":
+            return _published_scores(run)
         pattern = {
-            "score": "scores/*/*/*/score/c.*",
             "train-memory": "memory/checkpoint-*.pt",
             "train-agent/ppo": "agent/ppo/checkpoint-*.pt",
         }[self.name]
@@ -98,6 +100,16 @@ def _committed_chunks(run: Path) -> dict[str, int]:
             for chunk in path.glob("steps/*/c.*"):
                 if chunk.suffix != PARTIAL and int(chunk.name.split(".")[1]) < shard.state.next_chunk:
                     found[str(chunk.relative_to(run))] = chunk.stat().st_ino
+    return found
+
+
+def _published_scores(run: Path) -> dict[str, int]:
+    """Chunks that the group of scores lists: the others are there, but do not count yet."""
+    found = {}
+    for group in sorted(run.glob("scores/*/*/*/zarr.json")):
+        for number in read_source(group.parent).get("chunks") or ():
+            chunk = group.parent / "score" / f"c.{number}"
+            found[str(chunk.relative_to(run))] = chunk.stat().st_ino
     return found
 
 

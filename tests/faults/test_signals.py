@@ -29,7 +29,8 @@ def signal_at(
         codes.append(done.code)
         assert "Traceback" not in done.err, f"signal at {at}: {done.err}"
         if done.code:
-            entry = Manifest.load(folder / "run").stages.get(stage.name, {"status": "interrupted"})
+            begun = Manifest.load(folder / "run").stages if Manifest.exists(folder / "run") else {}
+            entry = begun.get(stage.name, {"status": "interrupted"})
             assert entry["status"] == "interrupted", f"signal at {at}"
             assert "run the same command again" in done.err or f"To continue: memup {stage.command[0]}" in done.err
         again = forks(folder, stage.command)
