@@ -8,7 +8,14 @@ import typer
 from .. import console
 from .collect import TaskGroup
 from .options import flowing
-from .status import JsonOption, RunOption
+from .status import JsonOption, QuietOption, RunOption
+
+HELP = """Write the episodes of a run as a Minari data set (HDF5, images as they are).
+
+For runs of tasks with an environment, such as tmaze, gym and two-colors. Minari has one observation more than there are
+steps in an episode; a run does not keep it, so the last one is repeated.
+
+Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"""
 
 
 class ImportGroup(TaskGroup):
@@ -23,7 +30,7 @@ exporting = typer.Typer(rich_markup_mode="rich", no_args_is_help=True)
 
 @importing.callback(
     help="Bring the data set of another program into a run, for score, train-memory and the others.\n\n"
-    "Example: memup import minari D4RL/pointmaze/open-v2"
+    "Example: memup import minari D4RL/pen/human-v2 --run runs/pen"
 )
 def _import() -> None:
     pass
@@ -37,24 +44,19 @@ def _export() -> None:
     pass
 
 
-MINARI = """Write the episodes of a run as a Minari data set (HDF5, images as they are).
-
-For runs of tasks with an environment, such as tmaze, gym and two-colors. Minari has one observation more than
-there are steps in an episode; a run does not keep it, so the last one is repeated.
-
-Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"""
-
-
-@exporting.command("minari", help=flowing(MINARI))
+@exporting.command("minari", help=flowing(HELP))
 def export_minari(
-    name: Annotated[str, typer.Option("--id", help="Id of the new data set, e.g. tmaze/random-v0.")],
+    name: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the new data set, e.g. tmaze/random-v0.")],
     run: RunOption = None,
-    split: Annotated[Literal["train", "test"], typer.Option("--split", help="Which episodes.")] = "train",
+    split: Annotated[
+        Literal["train", "test"], typer.Option("--split", metavar="WORD", help="Which episodes: train or test.")
+    ] = "train",
     to: Annotated[
-        Path | None, typer.Option("--to", help="Folder of the new data set (default: Minari's own, below its id).")
+        Path | None,
+        typer.Option("--to", metavar="PATH", help="Folder of the new data set (default: Minari's own, below its id)."),
     ] = None,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     from ..training.exporting import export
 
