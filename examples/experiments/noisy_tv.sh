@@ -4,12 +4,14 @@
 # the paper's text names D = 19 and K = 1, 2 and 3; the others are chosen here.
 #   bash examples/experiments/noisy_tv.sh --local --small
 #   DISTRACTORS="0 4 9 14 19" TARGETS="1 2 3 4 5" ROLLOUT=1 UPDATES=45000 SEEDS="0 1 2" bash ...
+#   SELECTIONS="surprise utility" bash ...             beside it, targets that the past can explain (not in the paper)
 
 # shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"
 
 settings() {
   detect=()
+  : "${SELECTIONS:=surprise}"
   case "$1" in
     full)
       : "${DISTRACTORS:=0 4 9 14 19}" "${TARGETS:=1 2 3 4 5}" "${ROLLOUT:=1}" "${SEEDS:=0 1 2 3 4 5}"
@@ -28,18 +30,22 @@ settings() {
 }
 
 cells() {
-  local d k seed
+  local d k select seed
   for d in $DISTRACTORS; do
     for k in $TARGETS; do
-      for seed in $SEEDS; do echo "d$d k$k seed$seed"; done
+      for select in $SELECTIONS; do
+        for seed in $SEEDS; do echo "d$d k$k $select seed$seed"; done
+      done
     done
   done
 }
 
 cell() {
   stage collect tmaze --length "$LENGTH" --distractors "${1#d}"
+  [ "$3" != utility ] || detect+=(--detector probe)
   stage score "${detect[@]}"
-  stage train-memory --targets "${2#k}" --rollout "$ROLLOUT" --updates "$UPDATES" --evaluate-every "$EVERY" --until-rmse 0.1
+  stage train-memory --select "$3" --targets "${2#k}" --rollout "$ROLLOUT" --updates "$UPDATES" \
+    --evaluate-every "$EVERY" --until-rmse 0.1
   stage evaluate memory
 }
 
