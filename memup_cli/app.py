@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from stores.errors import DamagedData
+
 from . import __version__, console
 from .commands import (
     collect,
@@ -108,9 +110,17 @@ def main() -> None:
         elif isinstance(error, OSError):
             _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
-            _complain(str(error))
+            _complain(_advised(error))
         code = found or 1
     sys.exit(code or 0)
+
+
+def _advised(error: Exception) -> str:
+    """The message; whoever found bytes damaged deep in the store cannot know the command that mends them."""
+    message = str(error)
+    if isinstance(error, DamagedData) and not any(word in message for word in ("memup ", "Run ", "--restart")):
+        message += ". `memup verify` with the same --run lists all that is damaged; with --repair it is set aside."
+    return message
 
 
 def _complain(message: str) -> None:
