@@ -8,7 +8,7 @@ import typer
 from .. import console
 from .collect import TaskGroup
 from .options import flowing
-from .status import JsonOption, RunOption
+from .status import JsonOption, QuietOption, RunOption
 
 
 class ImportGroup(TaskGroup):
@@ -47,14 +47,23 @@ Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"""
 
 @exporting.command("minari", help=flowing(MINARI))
 def export_minari(
-    name: Annotated[str, typer.Option("--id", help="Id of the new data set, e.g. tmaze/random-v0.")],
+    name: Annotated[str, typer.Option("--id", metavar="TEXT", help="Id of the new data set, e.g. tmaze/random-v0.")],
     run: RunOption = None,
-    split: Annotated[Literal["train", "test"], typer.Option("--split", help="Which episodes.")] = "train",
+    split: Annotated[
+        Literal["train", "test"],
+        typer.Option(
+            "--split",
+            metavar="WORD",
+            show_default=False,
+            help="Which episodes. [dim](train or test; default: train)[/dim]",
+        ),
+    ] = "train",
     to: Annotated[
-        Path | None, typer.Option("--to", help="Folder of the new data set (default: Minari's own, below its id).")
+        Path | None,
+        typer.Option("--to", metavar="PATH", help="Folder of the new data set (default: Minari's own, below its id)."),
     ] = None,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, no notes.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     from ..training.exporting import export
 
