@@ -30,7 +30,7 @@ def generated() -> str:
         command = memup.get_command(context, name)
         lines += _section(f"memup {name}", command, once)
         for inner in command.list_commands(context) if hasattr(command, "list_commands") else ():
-            if name != "collect" or inner in own:
+            if name not in ("collect", "import") or inner in own:
                 lines += _section(f"memup {name} {inner}", command.get_command(context, inner), once)
     shared = ["### Options of every stage", "", *_table(once[COMMON])]
     shared += ["", "### Options of every `memup collect TASK`", "", *_table(once[COLLECTING])]
@@ -63,7 +63,7 @@ def _table(parameters: list[Any]) -> list[str]:
 
 def _flags(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
-        return f"`{parameter.metavar}`"
+        return f"`{parameter.metavar}`".replace("|", "\\|")
     value = f" {parameter.metavar}" if parameter.metavar else ""
     flags = [f"`{flag}{value if flag.startswith('--') else ''}`" for flag in parameter.opts]
     return ", ".join([*flags, *(f"`{flag}`" for flag in parameter.secondary_opts)])

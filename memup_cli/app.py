@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from stores.errors import DamagedData
+
 from . import __version__, console
 from .commands import (
     collect,
@@ -109,11 +111,24 @@ def main() -> None:
         elif isinstance(error, OSError):
             _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
+<<<<<<< HEAD
             _complain(str(error))
         code, said = found or 1, True
     if code == CTRL_C and not said:  # Typer made that of a Ctrl-C outside of a stage's work
         raise KeyboardInterrupt
+=======
+            _complain(_advised(error))
+        code = found or 1
+>>>>>>> comfort
     sys.exit(code or 0)
+
+
+def _advised(error: Exception) -> str:
+    """The message; whoever found bytes damaged deep in the store cannot know the command that mends them."""
+    message = str(error)
+    if isinstance(error, DamagedData) and not any(word in message for word in ("memup ", "Run ", "--restart")):
+        message += ". `memup verify` with the same --run lists all that is damaged; with --repair it is set aside."
+    return message
 
 
 def _complain(message: str) -> None:

@@ -49,7 +49,7 @@ def find_readable(run: Path | None) -> Path:
         return find_run(run)
     place = open_place(run)
     if not Manifest.exists(place):
-        raise StageMissing(f"{place} is not a run: it has no manifest.json")
+        raise StageMissing(f"{place} is not a run: it has no manifest.json. Check the address.")
     return place
 
 

@@ -165,7 +165,7 @@ def make_folder(path: Path) -> None:
 def remove_tree(path: Path) -> None:
     """Delete a folder; it is renamed first so that a half-deleted one never looks like a whole one."""
     if path.is_symlink():
-        raise UnsafePath(f"{path} is a symbolic link; refusing to delete through it")
+        raise UnsafePath(f"{path} is a symbolic link; refusing to delete through it. Remove the link yourself.")
     doomed = path.with_name(path.name + ".deleting")
     with io_errors(path):
         if doomed.exists():
@@ -219,14 +219,14 @@ def read_file(path: Path) -> bytes:
             refuse_link(path)
         if isinstance(error, FileNotFoundError):
             raise
-        raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+        raise StoreIO(f"cannot read {path}: {error.strerror}; check its permissions and the disk") from error
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise StoreIO(f"cannot read {path}: it is not a file")
+            raise StoreIO(f"cannot read {path}: it is not a file. Move it out of the way.")
         with open(fd, "rb", buffering=0, closefd=False) as file:
             return file.read()
     except OSError as error:
-        raise StoreIO(f"cannot read {path}: {error.strerror}") from error
+        raise StoreIO(f"cannot read {path}: {error.strerror}; check its permissions and the disk") from error
     finally:
         os.close(fd)
 

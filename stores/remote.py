@@ -51,7 +51,7 @@ class RemotePath(PosixPath):
         except FileNotFoundError:
             raise
         except Exception as error:  # of whatever library the file system uses
-            raise StoreIO(f"cannot read {self}: {error!r}") from error
+            raise StoreIO(f"cannot read {self}: {error!r}; check the address and the network") from error
         return data
 
     def exists(self, **_: Any) -> bool:
@@ -63,9 +63,9 @@ class RemotePath(PosixPath):
             cause = error.__cause__  # http wraps all its errors
             if cause is None or isinstance(cause, FileNotFoundError) or getattr(cause, "status", 0) in NOT_FOUND:
                 return False
-            raise StoreIO(f"cannot read {self}: {cause!r}") from error
+            raise StoreIO(f"cannot read {self}: {cause!r}; check the address and the network") from error
         except Exception as error:
-            raise StoreIO(f"cannot read {self}: {error!r}") from error
+            raise StoreIO(f"cannot read {self}: {error!r}; check the address and the network") from error
         return True
 
     def is_symlink(self) -> bool:

@@ -72,7 +72,10 @@ class ShardWriter:
         if hole:
             start, room = hole[1], hole[2]
             if len(next(iter(group.chunks.values()))) != room:
-                raise DamagedData(f"group {number} of {self.path} came out in another size than it had")
+                raise DamagedData(
+                    f"group {number} of {self.path} came out in another size than it had: its task is not a "
+                    "function of the seed alone. Collect with --restart."
+                )
             self._quarantined.remove(hole)
         else:
             start = self._next_chunk
@@ -118,7 +121,10 @@ class ShardWriter:
     def _write_state(self, state: State) -> None:
         self._still_ours()
         if read_state(self.path, self.identity).committed > state.committed:
-            raise Fenced(f"{self.path} has more episodes than this attempt wrote; another attempt overtook it")
+            raise Fenced(
+                f"{self.path} has more episodes than this attempt wrote; another attempt overtook it. Run the same "
+                "command again; nothing is lost."
+            )
         metadata = rows_metadata(
             self.layout,
             self.identity.episodes,

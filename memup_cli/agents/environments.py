@@ -98,7 +98,10 @@ class Arena:
 
     def _successes(self, ended: np.ndarray, info: dict[str, Any]) -> np.ndarray:
         if not np.isfinite(self.returns[ended]).all():
-            raise BadInput(f"{self._name} gave a reward that is not finite")
+            raise BadInput(
+                f"{self._name} gave a reward that is not finite. Mend the environment, or clip its rewards with a "
+                "wrapper."
+            )
         success = np.full(self.count, np.nan, np.float32)
         if "is_success" in info:
             told = ended & info.get("_is_success", ended)
@@ -112,11 +115,16 @@ class Arena:
         try:
             return call(*args, **kwargs)
         except (Exception, SystemExit) as error:
-            raise BadInput(f"{self._name} failed: {error!r}") from error
+            raise BadInput(
+                f"{self._name} failed: {error!r}. Mend the environment, then run the same command again."
+            ) from error
 
     def _store(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-            raise BadInput(f"{self._name} gave an observation that is not finite")
+            raise BadInput(
+                f"{self._name} gave an observation that is not finite. Mend the environment, or clip what it shows "
+                "with a wrapper."
+            )
         return (observation - self._observation_start if self._observation_start else observation).astype(self._dtype)
 
     def close(self) -> None:

@@ -117,7 +117,7 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
     known = BOTH | OWN_OPTIONS[options.agent] | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
     known |= {"eyes"} if options.agent in MEMORY_AGENTS else set()
     if foreign := sorted(options.model_fields_set - known):
-        raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}")
+        raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}; leave it out")
     recipe = spec.recipes.get(options.agent, {})
     options = TrainAgentOptions(**{**recipe, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()

@@ -94,13 +94,13 @@ def continue_run(
         raise UsageProblem("name a task, or a run to continue with --run; `memup collect --help` lists the tasks")
     from stores.manifest import Manifest
 
-    from ..runs import find_run
+    from ..runs import find_run, quoted
     from ..tasks import load_task
 
     manifest = Manifest.load(find_run(run))
     config = manifest.stages.get("collect", {}).get("config")
     if not config:
-        raise StageMissing(f"{run} was never collected into; use `memup collect TASK --run {run}`")
+        raise StageMissing(f"{run} was never collected into; use `memup collect TASK --run {quoted(run)}`")
     shards = config["shards"]
     if shards > 1 and not (shard and shard.endswith(f"/{shards}")):
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")

@@ -167,6 +167,7 @@ Example: memup evaluate baselines --run runs/copy-120"""
 def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
+    from ..runs import quoted
     from ..training.comparison import compare, trained_methods
     from ..training.stages import digests, open_run, prepare_device, record
 
@@ -175,7 +176,7 @@ def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
     methods = trained_methods(manifest)
     if methods in ([], ["train-memory"]):
         raise StageMissing(
-            f"{manifest.run} has no trained baseline; run `memup train-baseline --run {manifest.run}` first"
+            f"{manifest.run} has no trained baseline; run `memup train-baseline --run {quoted(manifest.run)}` first"
         )
     if stage.dry_run:
         plan = {"run": str(manifest.run), "methods": methods, "config": options.model_dump()}

@@ -40,15 +40,17 @@ def inspect(
     from stores.reader import Trajectories
 
     from ..errors import StageMissing, UsageProblem
-    from ..runs import find_readable, refresh_collect
+    from ..runs import find_readable, quoted, refresh_collect
 
     manifest = Manifest.load(find_readable(run))
     entry = refresh_collect(manifest)
     if entry.get("status") != "complete":
-        raise StageMissing(f"{manifest.run} is not completely collected; see `memup status --run {manifest.run}`")
+        raise StageMissing(
+            f"{manifest.run} is not completely collected; see `memup status --run {quoted(manifest.run)}`"
+        )
     trajectories = Trajectories(manifest.run / "trajectories" / split, entry["config"]["shards"])
     if not len(trajectories):
-        raise UsageProblem(f"the {split} split of {manifest.run} is empty")
+        raise UsageProblem(f"the {split} split of {manifest.run} is empty; choose the other one with --split")
     if episode >= len(trajectories):
         raise UsageProblem(f"--episode {episode}: the {split} split has episodes 0 to {len(trajectories) - 1}")
     data = {

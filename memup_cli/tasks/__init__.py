@@ -26,5 +26,8 @@ def load_task(name: str) -> type[Task]:
     try:
         loaded: type[Task] = entry.load()
     except Exception as error:  # a plug-in can fail in any way; the others must go on working
-        raise UsageProblem(f"the task {name!r} ({entry.value}) does not load: {error!r}") from error
+        raise UsageProblem(
+            f"the task {name!r} ({entry.value}) does not load: {error!r}. Mend or uninstall the package that it "
+            "comes from."
+        ) from error
     return loaded

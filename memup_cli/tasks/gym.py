@@ -62,7 +62,9 @@ class GymTask:
             try:
                 importlib.import_module(self.options.import_)
             except Exception as error:  # the module is the user's: it may raise anything
-                raise UsageProblem(f"--import {self.options.import_} failed: {error!r}") from error
+                raise UsageProblem(
+                    f"--import {self.options.import_} failed: {error!r}. Name a module that Python finds."
+                ) from error
         rendering: dict[str, Any] = (
             {"render_mode": render_mode} if render_mode else {}
         )  # not every environment takes it
@@ -127,7 +129,7 @@ class GymTask:
         from gymnasium.wrappers import TimeLimit
 
         if render_mode and render_mode not in self._env.metadata.get("render_modes", []):
-            raise UsageProblem(f"{self.options.env_id} cannot be rendered as {render_mode}")
+            raise UsageProblem(f"{self.options.env_id} cannot be rendered as {render_mode}; leave out --record")
         limit = self._limit
         return SyncVectorEnv(
             [lambda: TimeLimit(self._make(render_mode), limit)] * count, autoreset_mode=AutoresetMode.DISABLED
@@ -160,7 +162,10 @@ class GymTask:
         except MemupError:
             raise
         except Exception as error:  # whatever the user's environment raises is about that environment
-            raise BadInput(f"{self.options.env_id} failed in the episode of seed {seed}: {error!r}") from error
+            raise BadInput(
+                f"{self.options.env_id} failed in the episode of seed {seed}: {error!r}. Mend the environment; "
+                "what was committed is kept."
+            ) from error
 
     def _play(self, seed: int) -> Episode:
         fields = self._fields
@@ -179,5 +184,8 @@ class GymTask:
         arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
         for name in ("observation", "reward"):
             if not np.isfinite(arrays[name]).all():
-                raise BadInput(f"{self.options.env_id} gave a {name} that is not finite (episode of seed {seed})")
+                raise BadInput(
+                    f"{self.options.env_id} gave a {name} that is not finite (episode of seed {seed}). Mend the "
+                    "environment, or clip its values with a wrapper."
+                )
         return Episode(arrays, seed, bool(terminated))

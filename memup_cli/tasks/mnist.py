@@ -70,18 +70,24 @@ def _read_split(images: Path, labels: Path) -> Images:
     pixels, classes = read_idx(images, 3), read_idx(labels, 1)
     count, height, width = pixels.shape
     if height != width or not height:
-        raise BadInput(f"{images} has images of {height} x {width} pixels; they must be square.")
+        raise BadInput(
+            f"{images} has images of {height} x {width} pixels; they must be square. Name other files with --data-dir."
+        )
     if count != len(classes):
-        raise BadInput(f"{images} has {count:,} images, but {labels} has {len(classes):,} labels.")
+        raise BadInput(
+            f"{images} has {count:,} images, but {labels} has {len(classes):,} labels. Fetch both files again."
+        )
     if (classes >= CLASSES).any():
         where = int((classes >= CLASSES).argmax())
-        raise BadInput(f"{labels}: label {where} is {classes[where]}; labels must be 0 to {CLASSES - 1}.")
+        raise BadInput(
+            f"{labels}: label {where} is {classes[where]}; labels must be 0 to {CLASSES - 1}. Fetch the file again."
+        )
     return Images(pixels, classes)
 
 
 def _given(folder: Path, names: list[str]) -> dict[str, Path]:
     if not folder.is_dir():
-        raise UsageProblem(f"--data-dir {folder} is not a folder")
+        raise UsageProblem(f"--data-dir {folder} is not a folder; name the one that has the four MNIST files")
     found = {name: next(filter(Path.is_file, _spellings(folder, name)), None) for name in names}
     if missing := [name for name, path in found.items() if path is None]:
         raise BadInput(

@@ -116,7 +116,10 @@ class PermutedMNIST:
         for split, count in wanted.items():
             images = self._splits[split]
             if count > len(images.labels):
-                raise UsageProblem(f"{FLAGS[split]} {count}: there are only {len(images.labels):,} {split} images")
+                raise UsageProblem(
+                    f"{FLAGS[split]} {count}: there are only {len(images.labels):,} {split} images; ask for at "
+                    "most that"
+                )
             self._check_length(images)
         self._order = permutation(seed, self.options.length)
         digest = hashlib.sha256(self._order.astype("<i4").data).hexdigest()

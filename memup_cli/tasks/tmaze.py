@@ -157,7 +157,7 @@ class Corridors:
         from gymnasium.vector import AutoresetMode
 
         if render_mode:
-            raise UsageProblem("T-Maze is numbers only: it cannot be rendered")
+            raise UsageProblem("T-Maze is numbers only: it cannot be rendered; leave out --record")
         from .tmaze_env import MazeVectorEnv
 
         return MazeVectorEnv(count, self.options, AutoresetMode.DISABLED)

@@ -41,7 +41,10 @@ def predict_baseline(
     for first in range(0, count, batch):
         parts += _walk(model, where[first : first + batch], first, spec, gamma, window)
     if not parts:
-        raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
+        raise BadInput(
+            f"none of the {count} test episodes in {trajectories.folder} has a step that matters here; take more with "
+            "--episodes or --evaluate-episodes, or collect more with --test-episodes"
+        )
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Predictions(episode, step, y, error, nll, spec)
 

@@ -113,7 +113,10 @@ def predict_split(
         parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
     model.train(training)
     if not parts:
-        raise BadInput(f"none of the {count} test episodes in {trajectories.folder} has a step that matters here")
+        raise BadInput(
+            f"none of the {count} test episodes in {trajectories.folder} has a step that matters here; take more with "
+            "--episodes or --evaluate-episodes, or collect more with --test-episodes"
+        )
     episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Predictions(episode, step, y, error, nll, spec)
 

@@ -63,11 +63,14 @@ def _fitting(spec: TaskSpec, episode: Episode, name: str) -> Episode:
             step = int((values.reshape(len(values), -1) == wrong).any(1).argmax())
             raise BadInput(
                 f"{name} has class {wrong} in `{field}` at step {step}; the task says that there are {count} classes, "
-                f"0 to {count - 1}"
+                f"0 to {count - 1}. Mend the task or the environment; what was committed is kept."
             )
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             step = int((~np.isfinite(values)).reshape(len(values), -1).any(1).argmax())
-            raise BadInput(f"{name} has a number in `{field}` at step {step} that is not finite")
+            raise BadInput(
+                f"{name} has a number in `{field}` at step {step} that is not finite. Mend the task or the "
+                "environment; what was committed is kept."
+            )
     return episode
 
 

@@ -194,7 +194,10 @@ def _write_scores(
                     steps = group_steps(shard, group, spec, config.gamma)
                     found = score_steps(detector, steps)
                     if not np.isfinite(found).all():
-                        raise BadInput(f"a score of commit group {group} of {shard.path} is not finite; check the data")
+                        raise BadInput(
+                            f"a score of commit group {group} of {shard.path} is not finite: the data hold extreme "
+                            "values. Collect others."
+                        )
                     writer.add(group, found)
                     done += len(shard.rows(group))
                     bar.advance(len(shard.rows(group)))

@@ -41,7 +41,10 @@ def targets(spec: TaskSpec, arrays: dict[str, np.ndarray], gamma: float) -> np.n
         with np.errstate(over="ignore", invalid="ignore"):
             found = discounted_returns(arrays[spec.target], gamma).astype(np.float32)
         if not np.isfinite(found).all():
-            raise BadInput(f"the return of an episode is not finite: its `{spec.target}` holds extreme values")
+            raise BadInput(
+                f"the return of an episode is not finite: its `{spec.target}` holds extreme values. Use a smaller "
+                "--gamma, or collect other data."
+            )
         return found
     return arrays[spec.target]
 

@@ -72,7 +72,7 @@ def test_out_of_memory_is_a_result_and_more_memory_changes_it(memup, run):
     big = [*SMALL, "--batch", 64]
     refused = memup(*big, "--memory-limit", 1, "--json").json
     assert refused["outcome"] == "out of memory"
-    assert refused["predicted_bytes"] > refused["limit_bytes"] == 1 << 20
+    assert refused["predicted_bytes"] > refused["limit_bytes"] == 10**6
     assert not list((run / "baseline/lstm").glob("*.safetensors"))
     assert "out of memory" in memup(*big, "--memory-limit", 1).out
     assert "nothing was trained" in memup("status", "--run", "run").out

@@ -69,7 +69,9 @@ class Engine:
             with _starting(exclusive=False), _own_signals():
                 self.game.init()
         except Exception as error:  # ViZDoom has many; all of them mean that there is no game
-            raise BadInput(f"the Doom engine does not start: {error}") from error
+            raise BadInput(
+                f"the Doom engine does not start: {error}. It needs Linux, /dev/shm and a writable TMPDIR."
+            ) from error
 
     def close(self) -> None:
         self._finish()
@@ -80,7 +82,9 @@ def _configured(tics: int, living_reward: float, objects: bool) -> "vizdoom.Doom
         import vizdoom
         from vizdoom import Button
     except ImportError as error:
-        raise UsageProblem(f"Two-Colors needs the package vizdoom, which does not load: {error}") from error
+        raise UsageProblem(
+            f"Two-Colors needs the package vizdoom, which does not load: {error}. Install it again: pip install vizdoom"
+        ) from error
 
     game = vizdoom.DoomGame()
     game.set_doom_game_path(str(Path(vizdoom.install_path) / "freedoom2.wad"))

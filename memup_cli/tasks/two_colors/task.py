@@ -91,7 +91,9 @@ class TwoColors:
             raise UsageProblem("--policy agent needs --agent-run: the run folder of a trained agent")
         wanted, found = self.spec.fields, self._agent.spec.fields
         if found != wanted:
-            raise UsageProblem(f"--agent-run {self.options.agent_run} has an agent of another task")
+            raise UsageProblem(
+                f"--agent-run {self.options.agent_run} has an agent of another task; name a run of two-colors"
+            )
         return {"agent": self._agent.digest}
 
     def close(self) -> None:
