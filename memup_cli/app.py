@@ -111,15 +111,10 @@ def main() -> None:
         elif isinstance(error, OSError):
             _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
-<<<<<<< HEAD
-            _complain(str(error))
+            _complain(_advised(error))
         code, said = found or 1, True
     if code == CTRL_C and not said:  # Typer made that of a Ctrl-C outside of a stage's work
         raise KeyboardInterrupt
-=======
-            _complain(_advised(error))
-        code = found or 1
->>>>>>> comfort
     sys.exit(code or 0)
 
 

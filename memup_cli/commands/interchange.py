@@ -9,7 +9,6 @@ from .. import console
 from .collect import TaskGroup
 from .options import flowing
 from .status import JsonOption, QuietOption, RunOption
-<<<<<<< HEAD
 
 HELP = """Write the episodes of a run as a Minari data set (HDF5, images as they are).
 
@@ -17,8 +16,6 @@ For runs of tasks with an environment, such as tmaze, gym and two-colors. Minari
 steps in an episode; a run does not keep it, so the last one is repeated.
 
 Example: memup export minari --run runs/tmaze-20000 --id tmaze/random-v0"""
-=======
->>>>>>> comfort
 
 
 class ImportGroup(TaskGroup):
@@ -49,12 +46,6 @@ def _export() -> None:
 
 @exporting.command("minari", help=flowing(HELP))
 def export_minari(
-<<<<<<< HEAD
-    name: Annotated[str, typer.Option("--id", metavar="ID", help="Id of the new data set, e.g. tmaze/random-v0.")],
-    run: RunOption = None,
-    split: Annotated[
-        Literal["train", "test"], typer.Option("--split", metavar="WORD", help="Which episodes: train or test.")
-=======
     name: Annotated[str, typer.Option("--id", metavar="TEXT", help="Id of the new data set, e.g. tmaze/random-v0.")],
     run: RunOption = None,
     split: Annotated[
@@ -65,7 +56,6 @@ def export_minari(
             show_default=False,
             help="Which episodes. [dim](train or test; default: train)[/dim]",
         ),
->>>>>>> comfort
     ] = "train",
     to: Annotated[
         Path | None,
