@@ -82,7 +82,8 @@ def draw(found: dict[str, dict[str, dict]], path: Path) -> None:
         for peer, rows in found.items():
             shown = {int(n): r[key] for n, r in rows.items() if key in r and (key != "updates" or _solved(r))}
             panel.plot(list(shown), list(shown.values()), marker="o", label=peer)
-        panel.set(xscale="log", yscale="log", xlabel="length of the maze", title=title)
+        scale = "log" if any(len(line.get_xdata()) for line in panel.lines) else "linear"  # log of nothing fails
+        panel.set(xscale=scale, yscale=scale, xlabel="length of the maze", title=title)
     panels[0].legend()
     figure.savefig(path)
 
@@ -109,10 +110,10 @@ def main() -> None:
             for peer, rows in found.items():
                 if all(map(_solved, rows.values())):
                     rows[str(length)] = measure(peer, run, options)
-    if options.figure:
-        draw(found, options.figure)
     longest = {peer: max((int(n) for n, r in rows.items() if _solved(r)), default=0) for peer, rows in found.items()}
     show(peers=found, longest_solved=longest)
+    if options.figure:
+        draw(found, options.figure)
 
 
 if __name__ == "__main__":
