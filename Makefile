@@ -43,6 +43,8 @@ benchmarks: setup
 	$(BIN)/python benchmarks/ddp.py
 	$(BIN)/python benchmarks/agent.py
 	$(BIN)/python benchmarks/two_colors.py
+	$(BIN)/python benchmarks/cells.py
+	$(BIN)/python benchmarks/peers.py
 
 docs: setup            ## docs/commands.md, from the help texts
 	$(BIN)/python docs/generate.py

@@ -72,7 +72,12 @@ def test_distractors_are_told_from_the_junction(memup):
 
 @pytest.mark.parametrize(
     "options",
-    [["--select", "uniform"], ["--cell", "gru"], ["--targets", 3, "--predict-every", 2, "--random-points", 0]],
+    [
+        ["--select", "uniform"],
+        ["--cell", "gru"],
+        ["--cell", "mingru", "--layers", 2, "--embedding", 8],
+        ["--targets", 3, "--predict-every", 2, "--random-points", 0],
+    ],
 )
 def test_every_variant_trains(memup, maze, options):
     done = memup("train-memory", "--run", "run", "--rollout", 5, "--updates", 60, *options, "--json").json

@@ -45,7 +45,7 @@ def core(name: str, inputs: int = 3) -> torch.nn.Module:
     return CORES[name](inputs, 8, 2, 2, 10)
 
 
-@pytest.mark.parametrize("name", ["lstm", "srnn"])
+@pytest.mark.parametrize("name", ["lstm", "mingru", "srnn", "gtrxl"])
 def test_recurrent_cores_go_on_from_a_carried_state(name):
     model, x = core(name), torch.randn(4, 23, 3)
     whole, _ = model(x, model.initial(4))

@@ -12,11 +12,14 @@ SPECS = {"copy": Copy(CopyOptions(length=120)).spec, "tmaze": TMaze(TMazeOptions
 
 
 @pytest.mark.parametrize("task", SPECS)
-@pytest.mark.parametrize(("model", "layers"), [("lstm", 2), ("srnn", 1), ("transformer", 2)])
+@pytest.mark.parametrize(
+    ("model", "layers"), [("lstm", 2), ("mingru", 2), ("srnn", 1), ("transformer", 2), ("gtrxl", 1)]
+)
 def test_the_prediction_is_near_what_a_longer_forward_pass_keeps(task, model, layers):
     baseline = Baseline(SPECS[task], model, 32, layers, 4, horizon=100)
     measured = saved_bytes(baseline, SPECS[task], 6, 1000)
-    assert predict_saved(baseline, SPECS[task], 6, 1000) == pytest.approx(measured, rel=0.25)
+    shared = 0.1 * (model == "gtrxl")  # distances, which do not grow with the batch
+    assert predict_saved(baseline, SPECS[task], 6, 1000) == pytest.approx(measured, rel=0.25 + shared)
 
 
 def lay(folder, **files):

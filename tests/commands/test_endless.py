@@ -1,0 +1,45 @@
+"""The Endless T-Maze through the command line: collected, learned with near targets, evaluated by corridor."""
+
+import numpy as np
+
+from memup_cli.training.evaluation import Predictions
+from tests.cli import Memup, episodes
+
+
+def collect(memup: Memup, *options: object) -> None:
+    memup("collect", "endless-tmaze", "--corridors", 3, "--length", 12, "--run", "run", *options)
+
+
+def test_it_is_solved_corridor_by_corridor(memup):
+    collect(memup, "--episodes", 300, "--test-episodes", 40)
+    assert (episodes(memup.folder / "run")[0]["observation"][:, 1] == 1).sum() == 3
+    memup("score", "--run", "run", "--updates", 500)
+    goal = ("--until-rmse", 0.5, "--updates", 3000, "--evaluate-every", 250)
+    memup("train-memory", "--run", "run", "--rollout", 10, *goal)
+    found = memup("evaluate", "memory", "--run", "run", "--json").json
+    assert found["right"] > 0.97
+    assert [row["corridor"] for row in found["by_order"]] == [1, 2, 3]
+    assert all(row["count"] == 40 and row["right"] > 0.9 for row in found["by_order"])
+    shown = memup("evaluate", "memory", "--run", "run").out
+    assert "by corridor" in shown
+    assert "nearer to what came" in shown
+
+
+def test_the_recipe_prefers_near_targets(memup):
+    collect(memup, "--episodes", 20, "--test-episodes", 5)
+    plan = memup("train-memory", "--run", "run", "--scores", "online", "--dry-run", "--json").json
+    assert plan["config"]["reach"] == 12 / 20
+
+
+def test_too_many_steps_are_refused(memup):
+    said = memup("collect", "endless-tmaze", "--corridors", 1000, "--length", 1_000_000, code=2).err
+    assert "100,000,000 steps" in said
+
+
+def test_steps_that_matter_are_counted_within_each_episode():
+    from memup_cli.tasks.endless import EndlessOptions, EndlessTMaze
+
+    episode, step = np.array([1, 0, 0, 1, 1]), np.array([30, 5, 20, 10, 20])
+    error = np.array([16.0, 0.0, 0.0, 1.0, 49.0])
+    found = Predictions(episode, step, error, error, error, EndlessTMaze(EndlessOptions()).spec).by_order()
+    assert [(row["corridor"], row["count"], row["right"]) for row in found] == [(1, 2, 1.0), (2, 2, 0.5), (3, 1, 0.0)]

@@ -1,0 +1,55 @@
+"""Memory cells: a call of many steps is many calls of one step, with and without gradients, and agents act the same."""
+
+import pytest
+import torch
+
+from memup_cli.models.memory import CELLS, Shape
+
+SHAPES = [Shape(6), Shape(6, layers=2, embedding=4), Shape(6, layers=3, dropout=0.5, input_scale=2.0)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("name", ["lstm", "gru", "mingru"])
+@pytest.mark.parametrize("length", [7, 90])
+def test_blocks_sweeps_and_single_steps_agree(name, shape, length):
+    torch.manual_seed(0)
+    cell = CELLS[name](3, shape, 50).double().eval()
+    x = torch.randn(2, length, 3, dtype=torch.float64)
+    whole, after = cell(x, cell.initial(2))
+    assert whole.requires_grad
+    with torch.no_grad():
+        swept, state = cell(x, cell.initial(2))
+        first, middle = cell(x[:, :5], cell.initial(2))
+        second, end = cell(x[:, 5:], middle)
+        step, acting, seen = cell.prepared(), cell.initial(2), []
+        for t in range(length):
+            m, acting = step(x[:, t], acting)
+            seen.append(m)
+    for found in (swept, torch.cat([first, second], 1), torch.stack(seen, 1)):
+        torch.testing.assert_close(found, whole.detach())
+    for found in (state, end, acting):
+        torch.testing.assert_close(found, tuple(part.detach() for part in after))
+
+
+def test_a_long_sweep_in_pieces_is_the_recurrence():
+    """More steps than are computed at a time, in float32."""
+    torch.manual_seed(0)
+    cell = CELLS["mingru"](3, Shape(512), 1000)
+    x = torch.randn(1, 1100, 3)
+    with torch.no_grad():
+        swept, _ = cell(x, cell.initial(1))
+        step, state, seen = cell.prepared(), cell.initial(1), []
+        for t in range(x.shape[1]):
+            m, state = step(x[:, t], state)
+            seen.append(m)
+    torch.testing.assert_close(swept, torch.stack(seen, 1), atol=1e-5, rtol=1e-4)
+
+
+def test_the_units_of_a_linear_memory_keep_for_one_step_up_to_the_horizon():
+    torch.manual_seed(0)
+    cell = CELLS["mingru"](3, Shape(512), 1000)
+    with torch.no_grad():
+        h, _ = cell(torch.zeros(1, 1000, 3), (torch.full((1, 512), 100.0),))
+    kept = (h[0, :, :] > 50).sum(0)  # steps until half is gone
+    assert kept.min() < 50
+    assert 300 < kept.max() < 1000
