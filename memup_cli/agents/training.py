@@ -95,7 +95,7 @@ def train(
     learner = build_learner(training)
     iteration = steps = 0
     recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)  # return, length, success
-    seconds = 0.0
+    seconds, budget = 0.0, training.buffer_memory * MB
     if (saved := checkpoint.load_latest(training.folder, training.device)) is not None:
         with checkpoint.fitting(training.folder):
             learner.load(saved["learner"])
@@ -105,15 +105,16 @@ def train(
     elif training.episodes is not None and training.initial is None:
         imitate(
             learner.policy,
+            training.spec,
             training.episodes,
             config,
             training.device,
             training.seed,
+            budget,
             lambda: bool(stop),
             training.quiet,
         )
     arena = open_arena(training.task, training.spec, config["envs"])
-    budget = training.buffer_memory * MB
     player = Player(arena, learner.policy, training.device, training.rollout, budget)
     saved_at, last_saved, began, before = iteration, time.monotonic(), time.perf_counter(), steps
 
