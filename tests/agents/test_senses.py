@@ -70,7 +70,7 @@ class Guessed:
 
 @pytest.mark.parametrize(("prefer", "budget"), [(4.0, 0), (0.0, 1 << 20)])
 def test_imitation_prefers_what_went_well_given_the_memory(prefer: float, budget: int):
-    policy, config = agent(imitate=8, lr=1e-2, gamma=0.9, prefer=prefer)
+    policy, config = agent(imitate=12, lr=1e-2, gamma=0.9, prefer=prefer)
     imitate(policy, SPEC, Guessed(), config, CPU, 0, budget, lambda: False, True)
     step, right = policy.prepared(), []
     for index in range(20):

@@ -1,8 +1,9 @@
 """Scripted players, which are told where everything lies.
 
 They measure what the task is worth: `oracle` goes to the healing items, `green` to the green ones, `any` to the
-nearest of either color, `wrong` to the hurting ones; `random` and `idle` do not look. `any` is color-blind: what it
-does says nothing about which color heals, so the episodes it collects do not, either.
+nearest of either color, `wrong` to the hurting ones; `random` and `idle` do not look. The one that collects episodes
+likes one color for a while, then maybe the other, whichever heals: what it does says nothing about that, except that it
+lives long only where it happened to be right.
 """
 
 import heapq
