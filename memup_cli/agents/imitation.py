@@ -5,6 +5,7 @@ exp(prefer * A), A = (return - value) / spread. Policy and value see the memory'
 have known what the memory knows: of an approach to either of two things, the one that the memory speaks for is learned.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,45 +28,65 @@ SWEEP = 256  # steps whose memory states are computed at a time
 HEAVIEST = 20.0  # weight of a step
 
 
-def imitate(
-    policy: ActorCritic,
-    spec: TaskSpec,
-    episodes: Trajectories,
-    config: dict[str, Any],
-    device: torch.device,
-    seed: int,
-    budget: int,
-    stopped: Callable[[], bool],
-    quiet: bool,
-) -> None:
-    """Pass over the episodes as often as config says; if stopped, the policy is not to be used.
+class Imitation:
+    """Passes over the episodes, as many as config says. Its state, with the policy's, is all a checkpoint needs."""
 
-    budget: bytes of memory states to keep from pass to pass; others are computed again.
-    """
-    passes = config["imitate"]
-    policy.open_eyes(True)
-    lives = _Lives(policy, spec, episodes, config["gamma"], device, budget)
-    optimiser = torch.optim.Adam([p for p in policy.parameters() if p.requires_grad], lr=config["lr"], fused=True)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 23))))
-    losses = torch.zeros(2, device=device)
-    with console.Progress("imitate", "episode", passes * len(episodes), 0, quiet=quiet) as bar:
-        for number in range(passes):
-            order = rng.permutation(len(episodes))
-            for first in range(0, len(order), TOGETHER):
-                if stopped():
-                    return
-                chosen = order[first : first + TOGETHER]
-                count = 0
-                losses.zero_()
-                for group in optimiser.param_groups:
-                    group["lr"] = config["lr"] * (1 - 0.9 * (number + first / len(order)) / passes)
-                shown = [lives.live(int(i)) for i in chosen]
-                for batch in _batches(shown, config["minibatch"], device, rng):
-                    losses += _update(policy, optimiser, batch, config)
-                    count += 1
-                surprise, error = (losses / max(count, 1)).tolist()
+    def __init__(
+        self,
+        policy: ActorCritic,
+        spec: TaskSpec,
+        episodes: Trajectories,
+        config: dict[str, Any],
+        device: torch.device,
+        seed: int,
+        budget: int,
+    ) -> None:
+        """budget: bytes of memory states to keep from pass to pass; others are computed again."""
+        self._policy, self._config, self._device, self._seed = policy, config, device, seed
+        self._lives = _Lives(policy, spec, episodes, config["gamma"], device, budget)
+        self._each = math.ceil(len(episodes) / TOGETHER)
+        self.done, self.total = 0, config["imitate"] * self._each  # groups of episodes
+        policy.open_eyes(True)
+        own = [p for p in policy.parameters() if p.requires_grad]
+        self._optimiser = torch.optim.Adam(own, lr=config["lr"], fused=True)
+        policy.open_eyes(False)
+
+    def state(self) -> dict[str, Any]:
+        return {"done": self.done, "optimiser": self._optimiser.state_dict() if self.done < self.total else None}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.done = state["done"]
+        if state["optimiser"] is not None:
+            self._optimiser.load_state_dict(state["optimiser"])
+
+    def run(self, stopped: Callable[[], bool], done_more: Callable[[], None], quiet: bool) -> None:
+        """Go on to the end, or until stopped; done_more is called after each group of episodes."""
+        count, passes = len(self._lives.episodes), self._config["imitate"]
+        before = self.done // self._each * count + self.done % self._each * TOGETHER
+        self._policy.open_eyes(True)
+        with console.Progress("imitate", "episode", passes * count, before, quiet=quiet) as bar:
+            while self.done < self.total and not stopped():
+                number, group = divmod(self.done, self._each)
+                chosen = self._stream(number).permutation(count)[group * TOGETHER : (group + 1) * TOGETHER]
+                for parameters in self._optimiser.param_groups:
+                    parameters["lr"] = self._config["lr"] * (1 - 0.9 * self.done / self.total)
+                surprise, error = self._learn([int(i) for i in chosen], self._stream(number, group))
+                self.done += 1
                 bar.advance(len(chosen), f"surprise at actions {surprise:.3f}, error of returns {error:.3g}")
-    policy.open_eyes(False)
+                done_more()
+        self._policy.open_eyes(False)
+
+    def _stream(self, *place: int) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 23, *place))))
+
+    def _learn(self, episodes: list[int], rng: np.random.Generator) -> list[float]:
+        shown = [self._lives.live(i) for i in episodes]
+        losses, count = torch.zeros(2, device=self._device), 0
+        for batch in _batches(shown, self._config["minibatch"], self._device, rng):
+            losses += _update(self._policy, self._optimiser, batch, self._config)
+            count += 1
+        means: list[float] = (losses / max(count, 1)).tolist()
+        return means
 
 
 @dataclass

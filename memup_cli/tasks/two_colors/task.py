@@ -130,7 +130,7 @@ class TwoColors:
         memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
         play = {"envs": 8, "iteration_steps": 4096, "hidden": 256}
         on_memory = {**play, "eyes": "memory", "outlook": True}
-        imitating = {"eyes": "imitated", "imitate": 3, "prefer": 2.0}
+        imitating = {"eyes": "imitated", "imitate": 2, "prefer": 2.0}
         ppo = {**on_memory, **imitating, "gamma": 0.98, "lr": 5e-4, "entropy": 0.003, "minibatch": 256}
         others = dict.fromkeys(("ppo-lstm", "amrl", "gtrxl"), play)
         return {**memory, "ppo": ppo, "qrdqn": on_memory, **others}
