@@ -129,9 +129,9 @@ class TwoColors:
         often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
         memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
         play = {"envs": 8, "iteration_steps": 4096, "hidden": 256}
-        on_memory = {**play, "eyes": "memory", "outlook": True}
-        imitating = {"eyes": "imitated", "imitate": 2, "prefer": 2.0}
-        ppo = {**on_memory, **imitating, "gamma": 0.98, "lr": 5e-4, "entropy": 0.003, "minibatch": 256}
+        on_memory = {**play, "eyes": "memory", "outlook": True, "checkpoint": "best"}
+        imitating = {"eyes": "imitated", "imitate": 3, "prefer": 2.0, "gamma": 0.98}  # credit ends with an approach
+        ppo = {**on_memory, **imitating, "lr": 7e-4, "entropy": 0.003, "minibatch": 256}
         others = dict.fromkeys(("ppo-lstm", "amrl", "gtrxl"), play)
         return {**memory, "ppo": ppo, "qrdqn": on_memory, **others}
 
