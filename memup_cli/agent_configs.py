@@ -31,10 +31,11 @@ class TrainAgentOptions(BaseModel):
     checkpoint: Literal["best", "last"] = Field(
         "last", description="Which weights of the memory.", json_schema_extra=SENSES
     )
-    eyes: Literal["own", "memory"] | None = Field(
+    eyes: Literal["own", "imitated", "memory"] | None = Field(
         None,
-        description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained, or "
-        "with the memory's as they are, which is quicker (default: ppo own, qrdqn memory; two-colors: memory).",
+        description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained; "
+        "imitated: trained by --imitate only, which is quicker; or with the memory's as they are, the quickest "
+        "(default: ppo own, qrdqn memory; two-colors: ppo imitated).",
         json_schema_extra=SENSES,
     )
     outlook: bool = Field(
@@ -47,6 +48,13 @@ class TrainAgentOptions(BaseModel):
         ge=0,
         le=1000,
         description="ppo: before playing, so many passes over the collected episodes, to learn what was done in them.",
+    )
+    prefer: float = Field(
+        1.0,
+        ge=0,
+        le=100,
+        description="ppo: how much imitating prefers what went better than expected: a step counts exp(PREFER * A), "
+        "A = its advantage in units of their spread; 0: all alike.",
     )
     gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
@@ -88,6 +96,8 @@ class TrainAgentOptions(BaseModel):
     def _fits(self) -> "TrainAgentOptions":
         if self.core_hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --core-hidden {self.core_hidden}")
+        if self.eyes == "imitated" and self.agent != "ppo":
+            raise ValueError(f"--eyes imitated are trained by --imitate, which {self.agent} does not have")
         if self.alternate and self.agent not in MEMORY_AGENTS:
             raise ValueError(f"--alternate trains the memory in turns with the agent; {self.agent} does not use it")
         return self

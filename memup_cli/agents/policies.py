@@ -80,9 +80,16 @@ class Body(nn.Module):
             self.sight = Field(OBSERVATION, "float32", (self.eyes.size,))
         self._seen = self.observation.size if self.observation else Eyes.size
         self.features = self._seen + self.core.size
-        self.learns_to_see = bool(self.observation and self.observation.images)
+        self._imitated = config.get("eyes") == "imitated"
+        self.learns_to_see = bool(self.observation and self.observation.images) and not self._imitated
+        self.open_eyes(False)
         sees_the_same = self.observation is not None and not self.observation.images
         self._sees_first = self.inputs.names[0] == OBSERVATION and sees_the_same
+
+    def open_eyes(self, learning: bool) -> None:
+        """Whether eyes that only imitating trains learn now."""
+        if self._imitated and self.observation:
+            self.observation.requires_grad_(learning)
 
     def see(self, observation: np.ndarray) -> np.ndarray:
         """Observations (N, ...) as they are recorded: themselves, or what the memory's eyes make of images."""
@@ -177,14 +184,6 @@ class ActorCritic(Body):
             noise = torch.empty_like(out).normal_(generator=generator)
             out = out + self.log_std.exp() * noise
         return out.view(-1, *self._shape)
-
-    @torch.no_grad()
-    def leave_out_memory(self) -> None:
-        """Let nothing depend on the memory's state until playing shows what it is good for."""
-        for head in (self.actor, self.critic):
-            first = head[0]
-            assert isinstance(first, nn.Linear)
-            first.weight[:, self._seen :] = 0
 
     def value(self, features: Tensor) -> Tensor:
         value: Tensor = self.critic(features).squeeze(-1)

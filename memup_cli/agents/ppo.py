@@ -144,7 +144,8 @@ class PPO:
         tensors = {name: to_device(v, device) for name, v in (("advantage", advantage[rows]), ("target", target[rows]))}
         tensors |= {"action": action, "weight": to_device(weight, device)}
         if not self.policy.learns_to_see:
-            tensors["features"] = self.policy.look(recording.take(rows, (OBSERVATION,), device), m)
+            with torch.no_grad():  # images, if there are any, some at a time
+                tensors["features"] = self.policy.look(recording.take(rows, (OBSERVATION,), device), m)
             tensors["log_prob"] = self._log_probs(tensors["features"], action)
             for drawn in self._minibatches(len(rows), rng):
                 yield {name: values[to_device(drawn, device)] for name, values in tensors.items()}

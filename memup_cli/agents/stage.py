@@ -42,7 +42,7 @@ from .training import AgentTraining, train
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
 OWN_OPTIONS = {
-    "ppo": {"checkpoint", "outlook", "imitate", "alternate"} | PPO_OPTIONS,
+    "ppo": {"checkpoint", "outlook", "imitate", "prefer", "alternate"} | PPO_OPTIONS,
     "qrdqn": {"checkpoint", "outlook", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon"}
     | {"explore", "target_rate"},
     "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,

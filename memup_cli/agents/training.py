@@ -24,7 +24,7 @@ from ..training.metrics import Metrics
 from ..training.stages import note_resume
 from ..training.watch import peak_rss
 from .environments import open_arena
-from .imitation import imitate
+from .imitation import Imitation
 from .playing import Player, Recording
 from .policies import Policy, QuantileNetwork, build_policy
 from .ppo import PPO
@@ -84,6 +84,14 @@ def build_learner(training: AgentTraining) -> Learner:
     return PPO(policy, config, training.device)
 
 
+def build_imitation(training: AgentTraining, policy: Any) -> Imitation | None:
+    """What comes before playing, if anything does."""
+    if training.episodes is None or training.initial is not None:
+        return None
+    budget, config = training.buffer_memory * MB, training.config
+    return Imitation(policy, training.spec, training.episodes, config, training.device, training.seed, budget)
+
+
 def train(
     training: AgentTraining, stop: StopFlag, still_ours: Callable[[], None], saved_steps: Callable[[int], None]
 ) -> tuple[Policy, dict[str, Any]]:
@@ -93,6 +101,7 @@ def train(
     """
     config = training.config
     learner = build_learner(training)
+    imitation = build_imitation(training, learner.policy)
     iteration = steps = 0
     recent: deque[tuple[float, float, float]] = deque(maxlen=RECENT)  # return, length, success
     seconds = 0.0
@@ -101,37 +110,39 @@ def train(
             learner.load(saved["learner"])
             iteration, steps, seconds = saved["iteration"], saved["steps"], saved["seconds"]
             recent.extend(tuple(row) for row in saved["recent"].tolist())
+            if imitation:
+                imitation.load(saved["imitation"])
         note_resume("train-agent", f"{steps:,} steps", training.quiet)
-    elif training.episodes is not None and training.initial is None:
-        imitate(
-            learner.policy,
-            training.episodes,
-            config,
-            training.device,
-            training.seed,
-            lambda: bool(stop),
-            training.quiet,
-        )
-    arena = open_arena(training.task, training.spec, config["envs"])
-    budget = training.buffer_memory * MB
-    player = Player(arena, learner.policy, training.device, training.rollout, budget)
-    saved_at, last_saved, began, before = iteration, time.monotonic(), time.perf_counter(), steps
+
+    def place() -> int:
+        return iteration + (imitation.done if imitation else 0)
+
+    saved_at, last_saved, began = place(), time.monotonic(), time.perf_counter()
 
     def save() -> None:
         nonlocal saved_at, last_saved
         content = {
             "learner": learner.state(),
+            "imitation": imitation and imitation.state(),
             "iteration": iteration,
             "steps": steps,
             "seconds": seconds + time.perf_counter() - began,
             "recent": torch.tensor(list(recent), dtype=torch.float64).view(-1, 3),
         }
-        checkpoint.save(training.folder, iteration, content, still_ours)
+        checkpoint.save(training.folder, place(), content, still_ours)
         saved_steps(steps)
-        saved_at, last_saved = iteration, time.monotonic()
+        saved_at, last_saved = place(), time.monotonic()
 
-    if training.episodes is not None and not saved and not stop:
-        save()  # imitating takes its time, too
+    def save_if_due() -> None:
+        if time.monotonic() - last_saved >= training.checkpoint_every:
+            save()
+
+    if imitation and imitation.done < imitation.total:
+        imitation.run(lambda: bool(stop), save_if_due, training.quiet)
+        save()
+    arena = open_arena(training.task, training.spec, config["envs"])
+    player = Player(arena, learner.policy, training.device, training.rollout, training.buffer_memory * MB)
+    plays, before = time.perf_counter(), steps
     with (
         Metrics(training.logs, iteration) as metrics,
         console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
@@ -146,7 +157,8 @@ def train(
             found = learner.learn(recording, seed, share)
             iteration += 1
             if not (math.isfinite(found["loss"]) and _is_finite(learner.policy)):
-                where = f"the last good checkpoint, of iteration {saved_at:,}, is kept" if saved_at else "none is saved"
+                kept = saved_at - place() + iteration
+                where = f"the last good checkpoint, of iteration {kept:,}, is kept" if saved_at else "none is saved"
                 raise BadInput(
                     f"the agent's loss or weights are no longer finite at iteration {iteration:,}, after "
                     f"{steps + recording.steps:,} steps, with learning rate {config['lr']:.3g}; {where}. Use a smaller "
@@ -160,13 +172,13 @@ def train(
             if time.monotonic() - last_saved >= training.checkpoint_every:
                 metrics.sync()
                 save()
-        if saved_at != iteration:
+        if saved_at != place():
             metrics.sync()
             save()
     arena.close()
     seconds += time.perf_counter() - began
     done = {"steps": steps, "iterations": iteration, "seconds": seconds}
-    rate = {"steps_per_second": (steps - before) / max(time.perf_counter() - began, 1e-9), "peak_rss_bytes": peak_rss()}
+    rate = {"steps_per_second": (steps - before) / max(time.perf_counter() - plays, 1e-9), "peak_rss_bytes": peak_rss()}
     return learner.policy, {**done, **summarise(*np.array(recent).reshape(-1, 3).T), **rate}
 
 

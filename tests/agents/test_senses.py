@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.imitation import imitate
+from memup_cli.agents.imitation import Imitation
 from memup_cli.agents.policies import TRUST, build_policy
 from memup_cli.configs import TrainMemoryOptions
 from memup_cli.errors import UsageProblem
@@ -44,15 +44,46 @@ def arrays() -> dict[str, torch.Tensor]:
     return {"observation": observation, "previous_action": torch.zeros(30, dtype=torch.int32)}
 
 
-def test_imitation_teaches_what_was_done_and_leaves_the_memory_out():
-    policy, config = agent(imitate=3, lr=1e-2, gamma=0.0)
-    imitate(policy, Shown(), config, CPU, 0, lambda: False, True)
+def test_imitation_teaches_what_was_done_and_what_it_led_to():
+    policy, config = agent(imitate=4, lr=1e-2, gamma=0.0)
+    Imitation(policy, SPEC, Shown(), config, CPU, 0, 0).run(lambda: False, lambda: None, True)
     seen = arrays()
     wanted = (seen["observation"][:, 2] > 0).long()
-    for m in (torch.zeros(30, 8), torch.randn(30, 8)):
-        features = policy.look(seen, m)
-        assert policy.log_prob(features, wanted)[0].exp().min() > 0.9
-        torch.testing.assert_close(policy.value(features), wanted.float(), atol=0.2, rtol=0)
+    features = policy.look(seen, torch.zeros(30, 8))
+    assert policy.log_prob(features, wanted)[0].exp().min() > 0.9
+    torch.testing.assert_close(policy.value(features), wanted.float(), atol=0.2, rtol=0)
+
+
+class Guessed:
+    """Episodes of guesses: it pays to do at the end what the first observation showed; who collected did not know."""
+
+    def __len__(self) -> int:
+        return 150
+
+    def episode(self, index: int) -> dict[str, np.ndarray]:
+        cue, guess = np.random.default_rng(index).integers(2, size=2)
+        observation = np.zeros((4, 3), np.int8)
+        observation[0, 0] = 2 * cue - 1
+        reward = np.array([0, 0, 0, cue == guess], np.float32)
+        return {"observation": observation, "action": np.array([0, 1, 0, guess], np.uint8), "reward": reward}
+
+
+@pytest.mark.parametrize(("prefer", "budget"), [(4.0, 0), (0.0, 1 << 20)])
+def test_imitation_prefers_what_went_well_given_the_memory(prefer: float, budget: int):
+    policy, config = agent(imitate=12, lr=1e-2, gamma=0.9, prefer=prefer)
+    Imitation(policy, SPEC, Guessed(), config, CPU, 0, budget).run(lambda: False, lambda: None, True)
+    step, right = policy.prepared(), []
+    for index in range(20):
+        state, episode = policy.core.initial(1), Guessed().episode(index)
+        previous = np.concatenate([[2], episode["action"][:-1]]).astype(np.int32)
+        for t in range(4):
+            seen = {"observation": episode["observation"][t : t + 1], "previous_action": previous[t : t + 1]}
+            with torch.inference_mode():
+                features, _, state = step({name: torch.from_numpy(v) for name, v in seen.items()}, state)
+                cue = torch.tensor([episode["observation"][0, 0] > 0]).long()
+                likely = policy.log_prob(features, cue)[0].exp()
+        right.append(float(likely))
+    assert np.mean(right) > 0.8 if prefer else np.mean(right) < 0.65
 
 
 def test_with_an_outlook_the_first_policy_prefers_what_the_predictor_promises():

@@ -54,6 +54,12 @@ def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
     assert not any(name.startswith("core.") for name in policy.own_state())
 
 
+def test_imitating_guesses_on_the_memory_solves_the_maze_before_playing(memup, run):
+    options = ["--imitate", 10, "--prefer", 3, "--steps", 1, "--iteration-steps", 1, "--envs", 1, "--minibatch", 64]
+    memup("train-agent", "--run", "run", *options)
+    assert memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json["success_rate"] > 0.9
+
+
 @pytest.mark.parametrize("agent", ["ppo-lstm", "amrl", "gtrxl"])
 def test_baselines_need_no_memory_and_learn_a_short_maze(memup, agent):
     memup("collect", "tmaze", "--length", 3, "--mode", "LN", "--episodes", 4, "--test-episodes", 1, "--run", "run")
@@ -72,7 +78,7 @@ def policy_file(run: Path, agent: str) -> bytes:
 @pytest.mark.parametrize("agent", ["ppo", "qrdqn", "ppo-lstm"])
 def test_an_interrupted_agent_ends_with_the_same_weights(memup, remembered, agent):
     options = [*TRAIN, "--agent", agent, "--checkpoint-every", 0]
-    options += ["--rollout", 16] if agent == "ppo-lstm" else []
+    options += {"ppo": ["--imitate", 2], "ppo-lstm": ["--rollout", 16]}.get(agent, [])
     shutil.copytree(remembered, memup.folder / "run")
     memup(*options)
     expected = policy_file(memup.folder / "run", agent)

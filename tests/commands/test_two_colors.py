@@ -204,12 +204,15 @@ def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(scored: Memup):
     sizes = ["--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart", "--eyes", "own", "--imitate", 0]
     first = "images.observation.convolutions.0.weight"
     moved = []
-    for rate in (1e-9, 1e-3):
-        scored("train-agent", "--run", "eyes", *sizes, "--lr", rate)
+    for options in (["--lr", 1e-9], ["--lr", 1e-3], ["--eyes", "imitated"], ["--eyes", "imitated", "--imitate", 1]):
+        scored("train-agent", "--run", "eyes", *sizes, *options)
         weights = load((scored.folder / "eyes/agent/ppo/policy.safetensors").read_bytes())
         moved.append(float((weights[f"observation.{first}"] - start[f"context.query.{first}"]).abs().max()))
     assert moved[0] < 1e-6
     assert moved[1] > 1e-4
+    assert moved[2] == 0
+    assert moved[3] > 1e-4
+    assert "--imitate" in scored("train-agent", "--run", "eyes", "--agent", "qrdqn", "--eyes", "imitated", code=2).err
 
 
 def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):

@@ -1,8 +1,9 @@
 """Scripted players, which are told where everything lies.
 
 They measure what the task is worth: `oracle` goes to the healing items, `green` to the green ones, `any` to the
-nearest of either color, `wrong` to the hurting ones; `random` and `idle` do not look. `any` is color-blind: what it
-does says nothing about which color heals, so the episodes it collects do not, either.
+nearest of either color, `wrong` to the hurting ones; `random` and `idle` do not look. The one that collects episodes
+likes one color for a while, then maybe the other, whichever heals: what it does says nothing about that, except that it
+lives long only where it happened to be right.
 """
 
 import heapq
@@ -23,6 +24,7 @@ UNWANTED = 12.0  # what a step through an unwanted item costs, in steps
 NEVER = 1e6
 PLAN_EVERY = 10  # steps, or at the end of a way
 NEAR, REACHED = 28, 20  # a way point this near is behind us; the end of a way
+VIEW = 45  # degrees to either side that are seen
 AHEAD, BESIDE = 6, 25  # degrees within which it walks straight on, or while turning
 
 Point = tuple[float, float]
@@ -46,13 +48,16 @@ _COST = np.where(_BLOCKED, NEVER, 1.0)
 class ItemSeeker:
     """Walks to the item that is nearest along a way around walls and unwanted items.
 
-    With `wandering` it now and then goes elsewhere: that share of its plans lead to a random place.
+    With `wandering` it now and then goes elsewhere: that share of its new plans leads to a random place. If it is
+    `looking`, it heads for nothing that it does not see: it turns until it sees something, and does not forget it.
     """
 
     env: TwoColorsEnv
     wanted: tuple[str, ...]
     rng: np.random.Generator
     wandering: float = 0.0
+    looking: bool = False
+    _goal: Point | None = None
     _path: list[Point] = field(default_factory=list)
     _step: int = 0
     _plan_at: int = 0
@@ -62,7 +67,7 @@ class ItemSeeker:
         while self._path and math.dist(self._path[0], (x, y)) < (NEAR if len(self._path) > 1 else REACHED):
             self._path.pop(0)
         if not self._path or self._step >= self._plan_at:
-            self._path = self._plan((x, y))
+            self._path = self._plan((x, y), angle)
         self._step += 1
         if not self._path:
             return TURN_LEFT
@@ -75,9 +80,9 @@ class ItemSeeker:
         x, y, angle = (float(self.env.game.get_game_variable(name)) for name in names)
         return x, y, angle
 
-    def _plan(self, start: Point) -> list[Point]:
+    def _plan(self, start: Point, angle: float) -> list[Point]:
         self._plan_at = self._step + PLAN_EVERY
-        if self.wandering and self.rng.random() < self.wandering:
+        if self.wandering and self._path and self.rng.random() < self.wandering:
             self._plan_at = self._step + int(self.rng.integers(10, 40))
             goal = self.rng.uniform(CELL - HALF, HALF - CELL, 2)
             return shortest_path(start, [(float(goal[0]), float(goal[1]))], _COST)
@@ -92,7 +97,11 @@ class ItemSeeker:
                 (goals if thing.name.lower().startswith(self.wanted) else unwanted).append(place)
         for place in unwanted:
             cost += _around(place, 50) * UNWANTED
-        return shortest_path(start, goals, cost)
+        if self.looking:
+            goals = [goal for goal in goals if goal == self._goal or abs(_bearing(goal, *start, angle)) < VIEW]
+        path = shortest_path(start, goals, cost)
+        self._goal = path[-1] if path else None
+        return path
 
 
 def _around(place: Point, reach: float) -> np.ndarray:
@@ -145,8 +154,13 @@ def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Po
     return []
 
 
+def _bearing(goal: Point, x: float, y: float, angle: float) -> float:
+    """Degrees that a goal lies to the left of where one looks, -180 to 180."""
+    return (math.degrees(math.atan2(goal[1] - y, goal[0] - x)) - angle + 180) % 360 - 180
+
+
 def _towards(goal: Point, x: float, y: float, angle: float) -> int:
-    bearing = (math.degrees(math.atan2(goal[1] - y, goal[0] - x)) - angle + 180) % 360 - 180
+    bearing = _bearing(goal, x, y, angle)
     if abs(bearing) < AHEAD:
         return FORWARD
     if abs(bearing) < BESIDE:
@@ -154,10 +168,8 @@ def _towards(goal: Point, x: float, y: float, angle: float) -> int:
     return TURN_LEFT if bearing > 0 else TURN_RIGHT
 
 
-def seeker(
-    env: TwoColorsEnv, player: Player, good: Color, rng: np.random.Generator, wandering: float = 0.0
-) -> ItemSeeker:
+def seeker(env: TwoColorsEnv, player: Player, good: Color, rng: np.random.Generator) -> ItemSeeker:
     """A player for the episode that the environment was just reset to; it needs `objects`."""
     bad = COLORS[1 - COLORS.index(good)]
     wanted = {"oracle": (good,), "green": ("green",), "any": COLORS, "wrong": (bad,)}[player]
-    return ItemSeeker(env, wanted, rng, wandering)
+    return ItemSeeker(env, wanted, rng)

@@ -4,6 +4,7 @@
 -1. It says where to measure, and what a memory state should tell.
 """
 
+import math
 from collections.abc import Generator
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
     from .environment import TwoColorsEnv
 
 ACTIONS, SHAPE, MAX_STEPS = 8, (64, 112, 3), 1050  # as the environment has them, which imports the engine
-WANDERING = 0.08  # of the scripted player's plans lead anywhere
-NOISE = 0.1  # of its actions are random
-TYPICAL = 160  # steps; either policy dies early
+WANDERING = 0.02  # of the scripted player's plans lead anywhere
+NOISE = 0.05  # of its actions are random
+LIKES_FOR = math.log(20), math.log(2000)  # steps that it likes a color, drawn evenly on this scale
+TYPICAL = 300  # steps
 LARGE = 0.5  # a reward beyond this has an item in it
 
 
@@ -39,8 +41,9 @@ class TwoColorsOptions(TaskOptions):
 
     policy: Literal["scripted", "random", "agent"] = Option(
         "scripted",
-        description="Who plays. scripted: walks to items of either color, not knowing which heals, with some "
-        "randomness. random: what the paper pre-trains the memory on; it meets few items. agent: that of --agent-run.",
+        description="Who plays. scripted: walks to items of a color that it happens to like for a while, not knowing "
+        "which heals, with some randomness. random: what the paper pre-trains the memory on; it meets few items. "
+        "agent: that of --agent-run.",
     )
     agent_run: Path | None = Option(None, description="Run folder whose trained agent plays, as it was trained.")
     agent: str | None = Option(None, description="Which agent of --agent-run (default: the only one).")
@@ -126,8 +129,9 @@ class TwoColors:
         often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
         memory = {"fast": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
         play = {"envs": 8, "iteration_steps": 4096, "hidden": 256}
-        on_memory = {**play, "eyes": "memory", "outlook": True}
-        ppo = {**on_memory, "imitate": 4, "lr": 1e-3, "entropy": 0.003, "epochs": 4, "minibatch": 512}
+        on_memory = {**play, "eyes": "memory", "outlook": True, "checkpoint": "best"}
+        imitating = {"eyes": "imitated", "imitate": 3, "prefer": 2.0, "gamma": 0.98}  # credit ends with an approach
+        ppo = {**on_memory, **imitating, "lr": 7e-4, "entropy": 0.003, "minibatch": 256}
         others = dict.fromkeys(("ppo-lstm", "amrl", "gtrxl"), play)
         return {**memory, "ppo": ppo, "qrdqn": on_memory, **others}
 
@@ -172,7 +176,7 @@ class TwoColors:
 
     def blocks(self, seed: int, size: int) -> Generator[dict[str, np.ndarray], None, bool]:
         observation, info = self._env.reset(seed=seed)
-        actions = self._actions(seed, info["good_color"])
+        actions = self._actions(seed)
         next(actions)
         color = COLORS.index(info["good_color"])
         images = np.empty((size, *SHAPE), np.uint8)
@@ -195,7 +199,7 @@ class TwoColors:
                 steps.clear()
         return terminated
 
-    def _actions(self, seed: int, good: Any) -> Generator[int, np.ndarray, None]:
+    def _actions(self, seed: int) -> Generator[int, np.ndarray, None]:
         """The policy's, from a stream of random numbers of its own, apart from the game's; it is sent observations."""
         drawn = np.random.SeedSequence((seed, 1))
         rng = np.random.Generator(np.random.PCG64(drawn))
@@ -207,9 +211,14 @@ class TwoColors:
             self._agent.begin(int(drawn.generate_state(1)[0]))
             while True:
                 observation = yield int(self._agent.act(observation))
-        from .players import seeker
+        from .players import ItemSeeker
 
-        player = seeker(self._env, "any", good, rng, WANDERING)
+        player = ItemSeeker(self._env, COLORS, rng, WANDERING, looking=True)
+        step = until = 0
         while True:
+            if step >= until:
+                player.wanted = (COLORS[int(rng.integers(len(COLORS)))],)
+                until += int(math.exp(rng.uniform(*LIKES_FOR)))
             action = player.action()
             yield int(rng.integers(ACTIONS)) if rng.random() < NOISE else action
+            step += 1
