@@ -26,10 +26,8 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
     utility = options.select == "utility"
     if utility and options.scores == "online":
         raise UsageProblem("--select utility takes the scores of `memup score --detector probe`, not --scores online")
-    if utility and options.detector not in (None, "probe"):
+    if utility and options.detector is not None:
         raise UsageProblem(f"--select utility takes the scores of the probe, not of --detector {options.detector}")
-    if options.detector == "probe" and not utility:
-        raise UsageProblem("--detector probe is for --select utility")
     if not (utility or options.select == "surprise") or options.scores == "online":
         return ""
     if options.detector is not None and options.detector not in spec.detectors:

@@ -97,7 +97,6 @@ def test_utility_asks_for_the_probe(memup, maze):
     utility = ["train-memory", "--run", "run", "--select", "utility"]
     assert "--scores online" in memup(*utility, "--scores", "online", code=2).err
     assert "of the probe" in memup(*utility, "--detector", "quantile", code=2).err
-    assert "--select utility" in memup("train-memory", "--run", "run", "--detector", "probe", code=2).err
     memup("collect", "tmaze", "--length", 20, "--episodes", 5, "--test-episodes", 1, "--run", "few")
     failed = memup("train-memory", "--run", "few", "--select", "utility", code=3)
     assert "memup score --detector probe --run few" in failed.err
