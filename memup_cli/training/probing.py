@@ -83,7 +83,7 @@ def train_probe(
     _, mean, error = _by_kind(kinds, gains)
     largest = max(float((mean - error).max()), SMALLEST_GAIN)
     half = int(events.count[held[: held_out // 2]].sum())  # events that `gain` is fitted to; the others check it
-    estimate = _fit_gain(gain, events.steps.take(events_held), gains / largest, half, config.seed, at_once, quiet)
+    estimate = _fit_gain(gain, events.steps.take(events_held), gains / largest, half, config, at_once, quiet)
     best = estimate >= 0.5 * estimate[half:].max()
     best[:half] = False
     owner = np.repeat(np.arange(held_out), events.count[held])
@@ -116,10 +116,10 @@ def _by_kind(kinds: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _fit_gain(
-    gain: Detector, steps: Reservoir, gains: np.ndarray, half: int, seed: int, size: int, quiet: bool
+    gain: Detector, steps: Reservoir, gains: np.ndarray, half: int, config: ScoreConfig, size: int, quiet: bool
 ) -> np.ndarray:
     """Fit g to the gains of the first `half` events, while it gets better at the others; returns g of all (n,)."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(config.seed)
     device = next(gain.parameters()).device
     wanted = torch.from_numpy(gains.astype(np.float32)).to(device)
 
@@ -138,7 +138,7 @@ def _fit_gain(
     def held_out_loss() -> float:
         return float(gain.loss(estimate(half), wanted[half:]))
 
-    fit(gain, loss, held_out_loss, generator, Fitting("gains", GAIN_UPDATES, PATIENCE, quiet))
+    fit(gain, loss, held_out_loss, generator, Fitting("gains", min(config.updates, GAIN_UPDATES), PATIENCE, quiet))
     with torch.no_grad():
         found: np.ndarray = estimate(0).squeeze(-1).cpu().numpy()
     return found
