@@ -121,7 +121,7 @@ class TrainMemoryOptions(BaseModel):
         "--detector probe`), uniform in the future (Rnd-Pred), the current step (Default).",
     )
     explore: float = Field(
-        0.05, ge=0, le=1, description="Of --select utility: share of visits of an episode that select by uncertainty."
+        0.0, ge=0, le=1, description="Of --select utility: share of visits to episodes that go by uncertainty."
     )
     temperature: float = Field(0.02, ge=1e-6, description="Of the selection: p(k) ~ exp(score / temperature).")
     reach: float | None = Field(

@@ -85,7 +85,7 @@ def totals_at(encoder: FieldEncoder, steps: np.ndarray, block: int, length: int,
     device = next(encoder.buffers(), torch.empty(0)).device
     found = np.zeros((len(steps), encoder.size), np.float32)
     total = torch.zeros(encoder.size, device=device)
-    for first in range(0, int(steps.max()) + 1, block):
+    for first in range(0, int(steps.max(initial=-1)) + 1, block):
         stop = min(first + block, length)
         rows = {name: torch.from_numpy(read(name, first, stop)).to(device) for name in encoder.names}
         totals = total + encoder(rows).cumsum(0)
@@ -97,7 +97,7 @@ def totals_at(encoder: FieldEncoder, steps: np.ndarray, block: int, length: int,
 
 def _rows_at(name: str, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
     parts = []
-    for b in np.unique(steps // block):
+    for b in np.unique(steps // block) if len(steps) else [0]:
         first = int(b) * block
         parts.append(read(name, first, min(first + block, length))[steps[steps // block == b] - first])
     return np.concatenate(parts)

@@ -15,6 +15,8 @@ from .selection import SuffixTop
 from .stages import require
 from .windows import chooser, stored_scores, uniform_scores
 
+USEFUL = 0.1  # of the largest gain: with less, a step is noise as far as memory is concerned
+
 
 def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -> str:
     """The detector whose stored scores select the targets; empty: none.
@@ -24,10 +26,8 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
     utility = options.select == "utility"
     if utility and options.scores == "online":
         raise UsageProblem("--select utility takes the scores of `memup score --detector probe`, not --scores online")
-    if utility and options.detector not in (None, "probe"):
+    if utility and options.detector is not None:
         raise UsageProblem(f"--select utility takes the scores of the probe, not of --detector {options.detector}")
-    if options.detector == "probe" and not utility:
-        raise UsageProblem("--detector probe is for --select utility")
     if not (utility or options.select == "surprise") or options.scores == "online":
         return ""
     if options.detector is not None and options.detector not in spec.detectors:
@@ -53,5 +53,9 @@ def stored_choice(
 ) -> Callable[[Visit], SuffixTop]:
     """Selection by the scores of a detector; without one, uniform."""
     scores = stored_scores(run, detector) if detector else uniform_scores
-    others = stored_scores(run, default_detector(spec)) if detector == "probe" else None
-    return chooser(scores, options.targets, options.temperature, seed, others, options.explore, options.reach)
+    if detector != "probe":
+        return chooser(scores, options.targets, options.temperature, seed, reach=options.reach)
+    others = stored_scores(run, default_detector(spec))
+    return chooser(
+        scores, options.targets, options.temperature, seed, others, options.explore, options.reach, least=USEFUL
+    )

@@ -26,6 +26,12 @@ class ScoreConfig:
     seed: int
 
 
+def batch_size(reservoir: Reservoir) -> int:
+    """Steps of an update: fewer if they are images."""
+    row_bytes = sum(values[0].nbytes for values in reservoir.windows.values())
+    return min(BATCH, max(32, BATCH_BYTES // row_bytes))
+
+
 def train_detector(
     detector: Detector,
     reservoir: Reservoir,
@@ -38,8 +44,7 @@ def train_detector(
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
     shuffled = torch.from_numpy(order)
     windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
-    row_bytes = sum(values[0].nbytes for values in reservoir.windows.values())
-    batch = min(BATCH, max(32, BATCH_BYTES // row_bytes))
+    batch = batch_size(reservoir)
 
     def steps(rows: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:
         found = shuffled[rows]

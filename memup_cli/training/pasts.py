@@ -29,7 +29,7 @@ from .reservoir import (
 )
 from .targets import previous_action_field, previous_actions
 
-PAST_ROWS = 64
+PAST_ROWS, LARGE_PAST_ROWS = 64, 16  # kept of an episode; of one with images, fewer
 MAX_EPISODES = 10_000
 
 
@@ -45,14 +45,20 @@ class Events:
     def episodes(self) -> int:
         return len(self.first) - 1
 
+    @property
+    def count(self) -> np.ndarray:
+        """Events of each episode (E,)."""
+        return np.diff(self.first)
+
 
 def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Events:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 17))))
     fields = _past_fields(spec)
-    row_bytes = sum(f.row_bytes for f in fields)
-    groups = some_groups(trajectories, rng, min(MAX_EPISODES, max(1, MAX_BYTES // (PAST_ROWS * row_bytes))))
     query, inputs = small_fields(spec), small_fields(spec, spec.memory_input)
+    most = PAST_ROWS if len(inputs) == len(spec.memory_input) else LARGE_PAST_ROWS
+    row_bytes = sum(f.row_bytes for f in fields)
+    groups = some_groups(trajectories, rng, min(MAX_EPISODES, max(1, MAX_BYTES // (most * row_bytes))))
     needed = tuple({*query, *_stored(inputs)})
     example = group_steps(*groups[0], spec, gamma, needed)
     scales = float_scales({**example.arrays, **memory_inputs(example, spec, inputs)})
@@ -79,7 +85,7 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
         edges = np.append(np.unique(steps.starts), len(kind))
         for begin, stop in itertools.pairwise(edges):
             first_seen = begin + np.unique(codes[begin:stop], return_index=True)[1]
-            rarest = np.lexsort((rng.random(len(first_seen)), rarity[first_seen]))[:PAST_ROWS]
+            rarest = np.lexsort((rng.random(len(first_seen)), rarity[first_seen]))[:most]
             kept = np.sort(first_seen[rarest])
             pasts.append({name: values[kept] for name, values in rows.items()})
             own = chosen[np.searchsorted(chosen, begin) : np.searchsorted(chosen, stop)]
@@ -113,7 +119,8 @@ def _past_fields(spec: TaskSpec) -> tuple[Field, ...]:
 
 
 def _padded(pasts: list[dict[str, np.ndarray]], fields: tuple[Field, ...]) -> dict[str, np.ndarray]:
-    found = {f.name: np.zeros((len(pasts), PAST_ROWS, *f.shape), f.numpy) for f in fields}
+    size = max(len(next(iter(rows.values()))) for rows in pasts)
+    found = {f.name: np.zeros((len(pasts), size, *f.shape), f.numpy) for f in fields}
     for number, rows in enumerate(pasts):
         for name, values in rows.items():
             found[name][number, : len(values)] = values

@@ -14,11 +14,11 @@ from torch import Tensor
 from ..errors import UsageProblem
 from ..models.detectors import Detector
 from ..models.probe import Probe
-from .detection import PATIENCE, ScoreConfig
+from .detection import PATIENCE, ScoreConfig, batch_size
 from .fitting import Fitting, Saving, fit
 from .pasts import Events
+from .reservoir import Reservoir
 
-BATCH_EVENTS = 1024
 LEAST_EPISODES, MOST_HELD_OUT = 10, 512
 PROBE_PATIENCE = 10  # what depends on two things at once is learned after a plateau
 GAIN_UPDATES = 3000  # at most
@@ -41,30 +41,33 @@ def train_probe(
     `tells` says whether the probe can stand in for a memory here. Where order matters it cannot: all it has seen is
     which inputs there were.
     """
-    if events.episodes < LEAST_EPISODES:
-        raise UsageProblem(
-            f"--detector probe needs at least {LEAST_EPISODES} training episodes, to hold some of them out"
-        )
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 16))))
     order = rng.permutation(events.episodes)
-    held_out = min(MOST_HELD_OUT, max(2, events.episodes // 5))
+    order = order[events.count[order] > 0]
+    if len(order) < LEAST_EPISODES:
+        raise UsageProblem(f"--detector probe needs at least {LEAST_EPISODES} training episodes, to hold some out")
+    held_out = min(MOST_HELD_OUT, max(2, len(order) // 5))
     held, train = order[:held_out], order[held_out:]
     batches = _Batches(events, probe.kind != "classes", device)
     generator = torch.Generator().manual_seed(config.seed)
-    size = int(np.clip(BATCH_EVENTS * events.episodes / len(events.seen), 8, 64))
+    at_once = batch_size(events.steps)
+    size = int(np.clip(at_once * events.episodes / len(events.seen), 2, 64))  # episodes
 
     def loss() -> Tensor:
         rows = torch.randint(len(train), (size,), generator=generator)
         without, with_past = probe.losses(**batches(train[rows.numpy()]))
         return without.mean() + with_past.mean()
 
-    held_batch = batches(held)
-    kinds = np.unique(events.kinds[batches.rows(held)], return_inverse=True)[1]
+    events_held = batches.rows(held)
+    kinds = np.unique(events.kinds[events_held], return_inverse=True)[1]
 
     def losses() -> tuple[np.ndarray, np.ndarray]:
+        """Of the held-out events, without and with the past."""
+        pieces = [held[first : first + 4 * size] for first in range(0, held_out, 4 * size)]
         with torch.no_grad():
-            without, with_past = probe.losses(**held_batch)
-        return without.cpu().numpy(), with_past.cpu().numpy()
+            found = [probe.losses(**batches(piece)) for piece in pieces]
+        without, with_past = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
+        return without, with_past
 
     def unexplained() -> float:
         """Held-out loss, each kind of event with the past only if that is surely better."""
@@ -79,15 +82,12 @@ def train_probe(
     gains = without - with_past
     _, mean, error = _by_kind(kinds, gains)
     largest = max(float((mean - error).max()), SMALLEST_GAIN)
-    half = len(batches.rows(held[: held_out // 2]))  # events that the detector is fitted to; the others check it
-    local = {name: values for name, values in held_batch.items() if name in ("windows", "real")}
-    _fit_gain(gain, local, torch.from_numpy(gains / largest).to(device), half, config.seed, quiet)
-    with torch.no_grad():
-        estimate = gain(**local).squeeze(-1).cpu().numpy()
-    best = np.arange(len(gains)) >= half
-    best &= estimate >= 0.5 * estimate[half:].max()
-    owner = np.repeat(np.arange(held_out), events.first[held + 1] - events.first[held])[best]
-    return {"probe_updates": found[0], **_verdict(gains[best], without[best], owner)}
+    half = int(events.count[held[: held_out // 2]].sum())  # events that `gain` is fitted to; the others check it
+    estimate = _fit_gain(gain, events.steps.take(events_held), gains / largest, half, config, at_once, quiet)
+    best = estimate >= 0.5 * estimate[half:].max()
+    best[:half] = False
+    owner = np.repeat(np.arange(held_out), events.count[held])
+    return {"probe_updates": found[0], **_verdict(gains[best], without[best], owner[best])}
 
 
 def _verdict(gains: np.ndarray, without: np.ndarray, owner: np.ndarray) -> dict[str, Any]:
@@ -115,22 +115,33 @@ def _by_kind(kinds: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     return count, mean, np.where(count > 1, np.sqrt(spread / count), np.abs(mean))
 
 
-def _fit_gain(gain: Detector, local: dict[str, Any], wanted: Tensor, half: int, seed: int, quiet: bool) -> None:
-    """Fit the detector to the gains of the first `half` events; the others say when to stop."""
-    generator = torch.Generator().manual_seed(seed)
-    windows, real = local["windows"], local["real"]
-    wanted = wanted.float()
+def _fit_gain(
+    gain: Detector, steps: Reservoir, gains: np.ndarray, half: int, config: ScoreConfig, size: int, quiet: bool
+) -> np.ndarray:
+    """Fit g to the gains of the first `half` events, while it gets better at the others; returns g of all (n,)."""
+    generator = torch.Generator().manual_seed(config.seed)
+    device = next(gain.parameters()).device
+    wanted = torch.from_numpy(gains.astype(np.float32)).to(device)
+
+    def output(rows: np.ndarray) -> Tensor:
+        windows = {name: torch.from_numpy(values[rows]).to(device) for name, values in steps.windows.items()}
+        return gain(windows, torch.from_numpy(steps.real[rows]).to(device))
 
     def loss() -> Tensor:
-        rows = torch.randint(half, (min(BATCH_EVENTS, half),), generator=generator).to(wanted.device)
-        output = gain({name: values[rows] for name, values in windows.items()}, real[rows])
-        return gain.loss(output, wanted[rows])
+        rows = torch.randint(half, (min(size, half),), generator=generator).numpy()
+        return gain.loss(output(rows), wanted[torch.from_numpy(rows)])
+
+    def estimate(first: int) -> Tensor:
+        starts = range(first, len(steps), 4 * size)
+        return torch.cat([output(np.arange(start, min(start + 4 * size, len(steps)))) for start in starts])
 
     def held_out_loss() -> float:
-        output = gain({name: values[half:] for name, values in windows.items()}, real[half:])
-        return float(gain.loss(output, wanted[half:]))
+        return float(gain.loss(estimate(half), wanted[half:]))
 
-    fit(gain, loss, held_out_loss, generator, Fitting("gains", GAIN_UPDATES, PATIENCE, quiet))
+    fit(gain, loss, held_out_loss, generator, Fitting("gains", min(config.updates, GAIN_UPDATES), PATIENCE, quiet))
+    with torch.no_grad():
+        found: np.ndarray = estimate(0).squeeze(-1).cpu().numpy()
+    return found
 
 
 class _Batches:
@@ -149,14 +160,13 @@ class _Batches:
 
     def __call__(self, which: np.ndarray) -> dict[str, Any]:
         events, rows = self._events, self.rows(which)
-        counts = events.first[which + 1] - events.first[which]
 
         def tensor(values: np.ndarray) -> Tensor:
             return torch.from_numpy(values).to(self._device)
 
         return {
             "past": {name: tensor(values[which]) for name, values in events.past.items()},
-            "episode": tensor(np.repeat(np.arange(len(which)), counts)),
+            "episode": tensor(np.repeat(np.arange(len(which)), events.count[which])),
             "seen": tensor(events.seen[rows]),
             "windows": {name: tensor(values[rows]) for name, values in events.steps.windows.items()},
             "real": tensor(events.steps.real[rows]),

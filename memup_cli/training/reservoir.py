@@ -84,6 +84,10 @@ class Reservoir:
     def __len__(self) -> int:
         return len(self.y)
 
+    def take(self, rows: np.ndarray) -> "Reservoir":
+        windows = {name: values[rows] for name, values in self.windows.items()}
+        return Reservoir(windows, self.real[rows], self.y[rows])
+
 
 def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""

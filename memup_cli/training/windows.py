@@ -137,15 +137,20 @@ def chooser(
     others: Scores | None = None,
     explore: float = 0.0,
     reach: float | None = None,
+    least: float = 0.0,
 ) -> Callable[[Visit], SuffixTop]:
     """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
 
-    With `others`, a share of the visits is for exploring: these scores choose.
+    Steps with a lower score than `least` are no targets, even if nothing better is left. With `others`, a share of the
+    visits is for exploring: these scores choose.
     """
 
     def choose(visit: Visit) -> SuffixTop:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
-        chosen = others if others is not None and rng.random() < explore else scores
-        return select(chosen(visit), targets, temperature, rng, reach)
+        if others is not None and rng.random() < explore:
+            return select(others(visit), targets, temperature, rng, reach)
+        values = scores(visit)
+        top = select(values, targets, temperature, rng, reach)
+        return SuffixTop(top.changes, np.where(values[top.best] < least, -1, top.best)) if least else top
 
     return choose

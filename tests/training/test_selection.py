@@ -71,7 +71,7 @@ def test_a_clear_surprise_is_always_chosen():
 def test_a_share_of_visits_explores():
     """Utility says step 3, surprise step 7: one visit in five follows surprise, each with all its targets."""
     scores = [np.eye(10)[step] for step in (3, 7)]
-    choose = chooser(lambda _: scores[0], 1, 0.02, 0, lambda _: scores[1], 0.2)
+    choose = chooser(lambda _: scores[0], 1, 0.02, 0, lambda _: scores[1], 0.2, least=0.1)
     visits = [Visit(number, None, 0, 0) for number in range(1000)]
     found = np.array([choose(visit).at(np.array(0))[0] for visit in visits])
     assert set(found.tolist()) == {3, 7}
@@ -98,3 +98,9 @@ def test_a_reach_keeps_its_precision_in_a_very_long_episode():
     top = select(scores, 1, 0.02, np.random.default_rng(0), 50.0)
     t = np.array([0, 1500, length - 2500, length - 10])
     assert top.at(t)[:, 0].tolist() == ((t // every + 1) * every - 1).tolist()
+
+
+def test_where_nothing_useful_is_left_there_is_no_target():
+    scores = np.eye(10)[3] + np.eye(10)[5] / 2
+    top = chooser(lambda _: scores, 2, 0.02, 0, least=0.1)(Visit(0, None, 0, 0))
+    assert top.at(np.arange(10)).tolist() == [[3, 5]] * 4 + [[5, -1]] * 2 + [[-1, -1]] * 4
