@@ -118,7 +118,7 @@ class LinearLayer(nn.Module):
 
     So most inputs leave a unit alone for about its horizon, and some units open for a few of them only. A sum of noise
     over thousands of steps would drown what is to be kept, and without recurrent weights nothing else can hold it: with
-    torch's initial weights T-Maze-1000 was not solved in 7,500 updates, with these in 1,750.
+    torch's initial weights T-Maze-1000 was not solved in 7,500 updates, with these in 1,750 (one seed each).
     """
 
     def __init__(self, inputs: int, size: int, horizon: int, scale: float) -> None:
