@@ -112,7 +112,7 @@ def test_an_impatient_ctrl_c_is_no_traceback(memup):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr == ""
+    assert done.stderr == "memup: stopped; to go on, run the same command again\n"
 
 
 def test_suggested_commands_are_quoted(memup):
