@@ -80,9 +80,9 @@ def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, pr
 
 def test_where_order_matters_utility_falls_back_to_surprise(memup):
     memup("collect", "scattered-copy", "--length", 30, "--episodes", 300, "--test-episodes", 20, "--run", "run")
-    scored = memup("score", "--run", "run", "--detector", "probe", "--updates", 150)
+    scored = memup("score", "--run", "run", "--detector", "probe", "--updates", 150, "--hidden", 16, "--window", 2)
     assert "will select by surprise" in scored.out
-    train = ["train-memory", "--run", "run", "--updates", 10]
+    train = ["train-memory", "--run", "run", "--updates", 10, "--batch", 8]
     assert "selected by the surprise of the classifier" in memup(*train, "--select", "utility").err
     entry = json.loads((memup.folder / "run" / "manifest.json").read_text())["stages"]["train-memory"]
     assert (entry["config"]["select"], entry["config"]["detector"]) == ("utility", "classifier")
