@@ -121,7 +121,6 @@ def fresh(places: Path, start: Path) -> Path:
 
 COLLECT_STAGE = Stage("collect", (), TMAZE)
 SCORE_STAGE = Stage("score", (PENDULUM,), SCORE)
-PROBE_STAGE = Stage("score", (MAZE,), [*SCORE, "--detector", "probe"])
 MEMORY_STAGE = Stage("train-memory", (MAZE, SCORE), MEMORY)
 AGENT_STAGE = Stage("train-agent/ppo", (MAZE, SCORE, MEMORY), AGENT)
 STAGES = [COLLECT_STAGE, SCORE_STAGE, MEMORY_STAGE, AGENT_STAGE]

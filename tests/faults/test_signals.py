@@ -12,7 +12,7 @@ import pytest
 
 from stores.manifest import Manifest
 from tests.faults.injection import Forks
-from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, PROBE_STAGE, SCORE_STAGE, STAGES, Stage, fresh, words
+from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, SCORE_STAGE, STAGES, Stage, fresh, words
 from tests.faults.test_collect import wait_for_commit
 
 CODES = {signal.SIGTERM: 75, signal.SIGUSR2: 75, signal.SIGINT: 130}
@@ -64,7 +64,7 @@ def test_a_signal_at_any_call_loses_nothing(forks, places, prepare, undisturbed,
 
 def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
     calls, expected = undisturbed(SCORE_STAGE)
-    folder = stopped_in_training(forks, places, prepare, SCORE_STAGE, range(10, calls), "detector")
+    folder = stopped_in_training(forks, places, prepare, range(10, calls))
     again = forks(folder, SCORE_STAGE.command)
     assert re.search(r"resuming at update \d+ of the detector", again.err)
     assert SCORE_STAGE.result(folder / "run") == expected
@@ -72,24 +72,15 @@ def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare
     tally("score", faults=2)
 
 
-def stopped_in_training(forks: Forks, places, prepare, stage: Stage, points: range, what: str) -> Path:
-    """A folder with a stage that a signal stopped while it trained the detector, or the probe."""
+def stopped_in_training(forks: Forks, places, prepare, points: range) -> Path:
+    """A folder with a score stage that a signal stopped while it trained the detector."""
     for at in points:
-        folder = fresh(places, prepare(stage))
-        done = forks.with_fault(folder, stage.command, at, "sig:15")
+        folder = fresh(places, prepare(SCORE_STAGE))
+        done = forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15")
         assert done.code == 75, done.err
-        if f"a checkpoint of the {what} is saved" in done.err:
+        if "a checkpoint of the detector is saved" in done.err:
             return folder
-    raise AssertionError(f"no signal came while the {what} was trained")
-
-
-def test_a_probe_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
-    calls, expected = undisturbed(PROBE_STAGE)
-    folder = stopped_in_training(forks, places, prepare, PROBE_STAGE, range(calls // 2, calls), "probe")
-    again = forks(folder, PROBE_STAGE.command)
-    assert re.search(r"resuming at update \d+ of the probe", again.err)
-    assert PROBE_STAGE.result(folder / "run") == expected
-    tally("score", faults=2)
+    raise AssertionError("no signal came while the detector was trained")
 
 
 def test_what_is_reached_while_a_signal_comes_is_complete(forks, places, prepare, tally):
