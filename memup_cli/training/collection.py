@@ -164,7 +164,6 @@ def _collect_split(
         return collect_shard(
             path,
             identity,
-            collection.task,
             maker,
             commit_every=collection.commit_every,
             stop=stop,

@@ -27,9 +27,8 @@ FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signa
 
 @dataclass(frozen=True)
 class GroupRequest:
-    """One commit group to be made: all that a worker needs to know."""
+    """One commit group of a task to be made: all that a worker needs to know besides the task."""
 
-    task: Task
     layout: Layout
     seed: int
     split: str
@@ -43,14 +42,14 @@ def episode_seed(seed: int, split: str, index: int) -> int:
     return int.from_bytes(digest, "little") >> 1  # the episode table holds signed numbers
 
 
-def episodes_of(request: GroupRequest) -> Iterator[Episode]:
+def episodes_of(task: Task, request: GroupRequest) -> Iterator[Episode]:
     """The episodes of a group; those of a task that does not vouch for them are looked at."""
-    if getattr(request.task, "checked", False):
-        return _made(request)
-    spec = request.task.spec
+    if getattr(task, "checked", False):
+        return _made(task, request)
+    spec = task.spec
     return (
         _fitting(spec, episode, f"episode {index} of the {request.split} split")
-        for index, episode in enumerate(_made(request), request.first)
+        for index, episode in enumerate(_made(task, request), request.first)
     )
 
 
@@ -74,28 +73,28 @@ def _fitting(spec: TaskSpec, episode: Episode, name: str) -> Episode:
     return episode
 
 
-def _made(request: GroupRequest) -> Iterator[Episode]:
-    if isinstance(request.task, DataSet):
-        yield from request.task.items(request.split, request.first, request.stop)
+def _made(task: Task, request: GroupRequest) -> Iterator[Episode]:
+    if isinstance(task, DataSet):
+        yield from task.items(request.split, request.first, request.stop)
         return
-    if isinstance(request.task, SideBySide):
-        yield from request.task.episodes(_seeds(request))
+    if isinstance(task, SideBySide):
+        yield from task.episodes(_seeds(request))
     else:
-        yield from map(request.task.episode, _seeds(request))
+        yield from map(task.episode, _seeds(request))
 
 
 def _seeds(request: GroupRequest) -> list[int]:
     return [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
 
 
-def make_group(request: GroupRequest) -> EncodedGroup:
+def make_group(task: Task, request: GroupRequest) -> EncodedGroup:
     """What a worker process does: play and encode one group."""
-    if isinstance(request.task, Streamed):
+    if isinstance(task, Streamed):
         stream = GroupStream(request.layout)
         for seed in _seeds(request):
-            stream.add(seed, request.task.blocks(seed, request.layout.chunk_steps))
+            stream.add(seed, task.blocks(seed, request.layout.chunk_steps))
         return stream.finish()
-    return encode_group(request.layout, episodes_of(request))
+    return encode_group(request.layout, episodes_of(task, request))
 
 
 class GroupMaker:
@@ -106,8 +105,8 @@ class GroupMaker:
     """
 
     def __init__(self, task: Task, workers: int, stop: StopFlag) -> None:
-        self._vectorised = task.vectorised
-        pool = ThreadPoolExecutor(workers) if task.vectorised else worker_processes(workers, stop)
+        self._task = task
+        pool = ThreadPoolExecutor(workers) if task.vectorised else worker_processes(workers, stop, task)
         self._pool: AbstractContextManager[Executor] = pool
         self._free: list[GroupBuffer] = []
         self._made: Counter[Layout] = Counter()
@@ -125,9 +124,9 @@ class GroupMaker:
         return self._pool.__exit__(kind, error, trace)
 
     def start(self, request: GroupRequest) -> Future[EncodedGroup]:
-        if not self._vectorised:
+        if not self._task.vectorised:
             return self._executor.submit(abandonable, make_group, request)
-        buffer = self._take(request.layout).fill(episodes_of(request))
+        buffer = self._take(request.layout).fill(episodes_of(self._task, request))
         return self._executor.submit(self._encode, buffer)
 
     def _take(self, layout: Layout) -> GroupBuffer:
@@ -148,7 +147,6 @@ class GroupMaker:
 def collect_shard(
     path: Path,
     identity: Identity,
-    task: Task,
     maker: GroupMaker,
     *,
     commit_every: float,
@@ -161,10 +159,7 @@ def collect_shard(
     with ShardWriter(path, identity) as writer:
         started(writer)
         requests = [
-            (
-                group,
-                GroupRequest(task, identity.layout, identity.seed, identity.split, *_span(identity, group)),
-            )
+            (group, GroupRequest(identity.layout, identity.seed, identity.split, *_span(identity, group)))
             for group in writer.missing_groups()
         ]
         committed_at = time.monotonic()

@@ -22,9 +22,11 @@ _PR_SET_PDEATHSIG = 1
 GRACE = 2.0  # seconds for workers to leave their episodes before they are killed
 
 
+Shared = TypeVar("Shared")
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 _busy = threading.Event()  # in a worker: an episode is being played
+_shared: Any = None  # in a worker: what all its requests are about, with whatever it has opened so far
 
 
 class _Abandoned(BaseException):
@@ -32,10 +34,13 @@ class _Abandoned(BaseException):
 
 
 @contextmanager
-def worker_processes(workers: int, stop: StopFlag) -> Iterator[Executor]:
-    """A pool of spawned processes; when the work ends early they drop their episodes instead of finishing them."""
+def worker_processes(workers: int, stop: StopFlag, shared: object = None) -> Iterator[Executor]:
+    """A pool of spawned processes; when the work ends early they drop their episodes instead of finishing them.
+
+    Each gets `shared` once, for all that abandonable() runs there: a game that it starts serves until it ends.
+    """
     pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(os.getpid(),)
+        workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(os.getpid(), shared)
     )
     finished = False
     try:
@@ -64,8 +69,10 @@ def _abandon(children: list[Any]) -> None:
             child.kill()
 
 
-def _prepare(parent: int) -> None:
+def _prepare(parent: int, shared: object) -> None:
     """Run first in every worker: killed with its parent, deaf to the signals that the parent handles."""
+    global _shared
+    _shared = shared
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, _leave_episode)
@@ -74,11 +81,11 @@ def _prepare(parent: int) -> None:
         os._exit(1)
 
 
-def abandonable(work: Callable[[Request], Result], request: Request) -> Result:
-    """Run work(request) in a worker so that it can be dropped half-way."""
+def abandonable(work: Callable[[Shared, Request], Result], request: Request) -> Result:
+    """Run work(shared, request) in a worker so that it can be dropped half-way."""
     _busy.set()
     try:
-        return work(request)
+        return work(_shared, request)
     finally:
         _busy.clear()
 

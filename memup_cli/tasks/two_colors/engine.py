@@ -14,9 +14,9 @@ import signal
 import sys
 import tempfile
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,13 +43,14 @@ os.execv(engine, sys.argv[3:])
 
 
 class Engine:
-    """A started game and its folder; closed with close(), at the latest when it is forgotten."""
+    """A started game and its folder; closed with close(), at the latest when it is forgotten or its process ends."""
 
     def __init__(self, tics: int, living_reward: float, objects: bool) -> None:
         self.game = _configured(tics, living_reward, objects)
         sweep()
         self._folder, lock = _folder()
-        self._finish = weakref.finalize(self, _close, self.game, self._folder, lock)
+        # Worker processes leave without what weakref or atexit would do then.
+        self._finish = Finalize(self, _close, (self.game, self._folder, lock), exitpriority=0)
         launcher = self._folder / "start"
         engine = Path(self.game.get_doom_game_path()).with_name("vizdoom")
         command = [sys.executable, "-ISc", LAUNCHER, str(os.getpid()), str(self._folder), str(engine)]

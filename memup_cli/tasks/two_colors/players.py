@@ -22,9 +22,11 @@ SIDE = 2 * HALF // CELL
 BODY = 20  # how far from a wall the player's middle stays
 UNWANTED = 12.0  # what a step through an unwanted item costs, in steps
 NEVER = 1e6
-PLAN_EVERY = 10  # steps, or at the end of a way
+PLAN_EVERY = 15  # steps, or at the end of a way
+LOOK_EVERY = 3  # steps, while it turns and sees nothing
 NEAR, REACHED = 28, 20  # a way point this near is behind us; the end of a way
-VIEW = 45  # degrees to either side that are seen
+VIEW, ASIDE = 45, 75  # degrees to either side that are seen; where what was seen is not forgotten
+FAR = 1000  # what lies further away is too small to be noticed
 AHEAD, BESIDE = 6, 25  # degrees within which it walks straight on, or while turning
 
 Point = tuple[float, float]
@@ -49,7 +51,8 @@ class ItemSeeker:
     """Walks to the item that is nearest along a way around walls and unwanted items.
 
     With `wandering` it now and then goes elsewhere: that share of its new plans leads to a random place. If it is
-    `looking`, it heads for nothing that it does not see: it turns until it sees something, and does not forget it.
+    `looking`, it heads for nothing that it does not see, so that what it does can be learned from what it saw: it turns
+    until it sees something.
     """
 
     env: TwoColorsEnv
@@ -66,7 +69,9 @@ class ItemSeeker:
         x, y, angle = self._where()
         while self._path and math.dist(self._path[0], (x, y)) < (NEAR if len(self._path) > 1 else REACHED):
             self._path.pop(0)
-        if not self._path or self._step >= self._plan_at:
+            if not self._path:
+                self._plan_at = self._step
+        if self._step >= self._plan_at:
             self._path = self._plan((x, y), angle)
         self._step += 1
         if not self._path:
@@ -76,36 +81,49 @@ class ItemSeeker:
     def _where(self) -> tuple[float, float, float]:
         from vizdoom import GameVariable
 
-        names = (GameVariable.POSITION_X, GameVariable.POSITION_Y, GameVariable.ANGLE)
-        x, y, angle = (float(self.env.game.get_game_variable(name)) for name in names)
-        return x, y, angle
+        ask = self.env.game.get_game_variable
+        return ask(GameVariable.POSITION_X), ask(GameVariable.POSITION_Y), ask(GameVariable.ANGLE)
 
     def _plan(self, start: Point, angle: float) -> list[Point]:
         self._plan_at = self._step + PLAN_EVERY
         if self.wandering and self._path and self.rng.random() < self.wandering:
             self._plan_at = self._step + int(self.rng.integers(10, 40))
             goal = self.rng.uniform(CELL - HALF, HALF - CELL, 2)
-            return shortest_path(start, [(float(goal[0]), float(goal[1]))], _COST)
+            return straightened(start, shortest_path(start, [(float(goal[0]), float(goal[1]))], _COST), _COST)
         goals: list[Point] = []
-        unwanted: list[Point] = []
-        cost = _COST.copy()
+        avoided: list[tuple[Point, float, float]] = []  # how far around it a step costs how much
         for thing in self.env.game.get_state().objects:
             place = (float(thing.position_x), float(thing.position_y))
             if thing.name.endswith("Pillar"):
-                cost += _around(place, 40) * NEVER
+                avoided.append((place, 40, NEVER))
             elif thing.name.endswith(("Healing", "Hurting")):
-                (goals if thing.name.lower().startswith(self.wanted) else unwanted).append(place)
-        for place in unwanted:
-            cost += _around(place, 50) * UNWANTED
+                if thing.name.lower().startswith(self.wanted):
+                    goals.append(place)
+                else:
+                    avoided.append((place, 50, UNWANTED))
         if self.looking:
-            goals = [goal for goal in goals if goal == self._goal or abs(_bearing(goal, *start, angle)) < VIEW]
-        path = shortest_path(start, goals, cost)
+            goals = [goal for goal in goals if self._sees(goal, start, angle)]
+        path: list[Point] = []
+        if goals:
+            cost = _COST.copy()
+            for place, reach, price in avoided:
+                cost[_around(place, reach)] += price
+            path = straightened(start, shortest_path(start, goals, cost), cost)
         self._goal = path[-1] if path else None
+        if not path:
+            self._plan_at = self._step + LOOK_EVERY
         return path
 
+    def _sees(self, goal: Point, start: Point, angle: float) -> bool:
+        aside = abs(_bearing(goal, *start, angle))
+        near = math.dist(goal, start) < FAR
+        return near and aside < (ASIDE if goal == self._goal else VIEW) and not _is_hidden(goal, start)
 
-def _around(place: Point, reach: float) -> np.ndarray:
-    return (np.abs(_X - place[0]) < reach) & (np.abs(_Y - place[1]) < reach)
+
+def _around(place: Point, reach: float) -> tuple[slice, slice]:
+    """The cells whose middles are nearer than `reach` in both directions."""
+    i, j = (slice(*np.searchsorted(_middle, (value - reach, value + reach))) for value in place)
+    return i, j
 
 
 def _cell(point: Point) -> int:
@@ -129,15 +147,18 @@ _NEIGHBOURS = [_neighbours(cell) for cell in range(SIDE * SIDE)]
 
 
 def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
-    """Way points from start to the goal that is cheapest to reach (Dijkstra); none if there is no goal."""
+    """Way points from start to the goal that is cheapest to reach (A*); none if there is no goal."""
+    if not goals:
+        return []
     at = {_cell(goal): goal for goal in goals}
-    price = cost.ravel().tolist()
+    price, left = cost.ravel().tolist(), _at_least(list(at)).tolist()
     first = _cell(start)
-    found = {first: 0.0}
+    found = [math.inf] * len(price)
+    found[first] = 0.0
     before: dict[int, int] = {}
-    queue = [(0.0, first)]
+    queue = [(left[first], 0.0, first)]
     while queue:
-        length, cell = heapq.heappop(queue)
+        _, length, cell = heapq.heappop(queue)
         if length > found[cell]:
             continue
         if cell in at:
@@ -148,10 +169,53 @@ def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Po
             return path[::-1]
         for other, distance in _NEIGHBOURS[cell]:
             total = length + distance * price[other]
-            if total < found.get(other, math.inf):
+            if total < found[other]:
                 found[other], before[other] = total, cell
-                heapq.heappush(queue, (total, other))
+                heapq.heappush(queue, (total + left[other], total, other))
     return []
+
+
+def straightened(start: Point, path: list[Point], cost: np.ndarray) -> list[Point]:
+    """A path without the way points that can be left out: where nothing lies in between, one walks straight on.
+
+    Whoever watches then sees a player that turns towards what it wants, not along the cells of its map.
+    """
+    found, at = [], start
+    while path:
+        last = next((k for k in range(len(path) - 1, 0, -1) if _is_clear(at, path[k], cost)), 0)
+        at = path[last]
+        found.append(at)
+        path = path[last + 1 :]
+    return found
+
+
+def _is_clear(start: Point, end: Point, cost: np.ndarray) -> bool:
+    """Whether every cell on the straight line costs no more than a free one."""
+    places = np.linspace(start, end, 2 + int(math.dist(start, end) / (CELL / 2)))
+    i, j = ((places + HALF) // CELL).astype(int).clip(0, SIDE - 1).T
+    return bool((cost[i, j] <= 1).all())
+
+
+def _at_least(cells: list[int]) -> np.ndarray:
+    """For every cell, the length of the way to the nearest of some cells if nothing lay in between: (SIDE * SIDE,)."""
+    i, j = np.divmod(np.arange(SIDE * SIDE), SIDE)
+    to_i, to_j = np.divmod(np.array(cells)[:, None], SIDE)
+    across, along = np.abs(i - to_i), np.abs(j - to_j)
+    shortest: np.ndarray = (np.maximum(across, along) + (math.sqrt(2) - 1) * np.minimum(across, along)).min(0)
+    return shortest
+
+
+def _is_hidden(place: Point, start: Point) -> bool:
+    """Whether a free-standing wall lies between: the parts of the line inside its two strips have some in common."""
+    for wall in WALLS:
+        first, last = 0.0, 1.0
+        for axis in (0, 1):
+            low, high = wall[axis] - start[axis], wall[axis + 2] - start[axis]
+            way = place[axis] - start[axis] or 1e-9
+            first, last = max(first, min(low / way, high / way)), min(last, max(low / way, high / way))
+        if first < last:
+            return True
+    return False
 
 
 def _bearing(goal: Point, x: float, y: float, angle: float) -> float:
