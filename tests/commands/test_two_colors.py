@@ -240,6 +240,25 @@ def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
     assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
 
 
+def test_killed_scoring_and_memory_training_go_on_to_the_same_files(scored: Memup):
+    scored("collect", "two-colors", "--episodes", 6, "--test-episodes", 2, "--workers", 2, "--run", "killed")
+    score = ["score", "--updates", 20, "--run"]
+    memory = ["train-memory", "--updates", 6, "--batch", 6, "--hidden", 8, "--checkpoint-every", 1]
+    memory += ["--evaluate-every", 6, "--run"]
+    scored(*memory, "run", "--restart")
+    for command, begun, made in ((score, "scores/*/train/*/score/c.*", "scores"), (memory, "memory/ch*", "memory")):
+        process = scored.start(*command, "killed")
+        while process.poll() is None and not list((scored.folder / "killed").glob(begun)):
+            pass
+        process.kill()
+        process.communicate()
+        scored(*command, "killed")
+        whole, killed = (files_of(scored.folder / run / made) for run in ("run", "killed"))
+        results = [name for name in whole if "/c." in name or name.endswith("safetensors")]
+        assert results
+        assert {name: killed[name] for name in results} == {name: whole[name] for name in results}
+
+
 def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored: Memup, places: Path):
     train(scored)
     env = {"TMPDIR": str(places)}

@@ -1,6 +1,7 @@
 """The Two-Colors environment keeps its schedule, and after the pillar only memory can tell the colors apart."""
 
 import hashlib
+import itertools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import memup_cli.envs  # noqa: F401  registers memup/TwoColors-v0
 from memup_cli.errors import UsageProblem
 from memup_cli.tasks.two_colors import scenario
 from memup_cli.tasks.two_colors.environment import FORWARD, TwoColorsEnv
-from memup_cli.tasks.two_colors.players import seeker
+from memup_cli.tasks.two_colors.players import is_hidden, seeker, shortest_path, straightened
 from tests.cli import environment
 
 PILLAR_STEPS = 45
@@ -95,6 +96,17 @@ def test_nothing_after_the_pillar_tells_which_color_heals(env):
 def test_who_knows_the_color_lives_far_longer(env):
     steps = {player: np.mean([len(play(env, player, seed)[1]) for seed in range(3)]) for player in ("any", "oracle")}
     assert steps["oracle"] > 3 * steps["any"]
+
+
+@pytest.mark.parametrize("goal", [(200.0, 100.0), (-500.0, 200.0), (384.0, -300.0)], ids=["free", "wall", "corner"])
+def test_players_walk_straight_on_until_a_wall_is_in_the_way(goal):
+    start, free = (300.0, 0.0), np.ones((40, 40))
+    for x0, y0, x1, y1 in scenario.WALLS:
+        free[int((x0 + 620) // 32) : int((x1 + 660) // 32), int((y0 + 620) // 32) : int((y1 + 660) // 32)] = 1e6
+    way = straightened(start, shortest_path(start, [goal], free), free)
+    assert way[-1] == goal
+    assert len(way) == 1 or is_hidden(goal, start)
+    assert not any(is_hidden(there, here) for here, there in itertools.pairwise([start, *way]))
 
 
 def test_an_episode_ends_after_1050_steps_without_a_death(env):

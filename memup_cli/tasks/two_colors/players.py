@@ -117,7 +117,7 @@ class ItemSeeker:
     def _sees(self, goal: Point, start: Point, angle: float) -> bool:
         aside = abs(_bearing(goal, *start, angle))
         near = math.dist(goal, start) < FAR
-        return near and aside < (ASIDE if goal == self._goal else VIEW) and not _is_hidden(goal, start)
+        return near and aside < (ASIDE if goal == self._goal else VIEW) and not is_hidden(goal, start)
 
 
 def _around(place: Point, reach: float) -> tuple[slice, slice]:
@@ -205,7 +205,7 @@ def _at_least(cells: list[int]) -> np.ndarray:
     return shortest
 
 
-def _is_hidden(place: Point, start: Point) -> bool:
+def is_hidden(place: Point, start: Point) -> bool:
     """Whether a free-standing wall lies between: the parts of the line inside its two strips have some in common."""
     for wall in WALLS:
         first, last = 0.0, 1.0
