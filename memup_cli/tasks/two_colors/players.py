@@ -89,7 +89,7 @@ class ItemSeeker:
         if self.wandering and self._path and self.rng.random() < self.wandering:
             self._plan_at = self._step + int(self.rng.integers(10, 40))
             goal = self.rng.uniform(CELL - HALF, HALF - CELL, 2)
-            return straightened(start, shortest_path(start, [(float(goal[0]), float(goal[1]))], _COST), _COST)
+            return find_way(start, [(float(goal[0]), float(goal[1]))], _COST)
         goals: list[Point] = []
         avoided: list[tuple[Point, float, float]] = []  # how far around it a step costs how much
         for thing in self.env.game.get_state().objects:
@@ -108,7 +108,7 @@ class ItemSeeker:
             cost = _COST.copy()
             for place, reach, price in avoided:
                 cost[_around(place, reach)] += price
-            path = straightened(start, shortest_path(start, goals, cost), cost)
+            path = find_way(start, goals, cost)
         self._goal = path[-1] if path else None
         if not path:
             self._plan_at = self._step + LOOK_EVERY
@@ -122,13 +122,16 @@ class ItemSeeker:
 
 def _around(place: Point, reach: float) -> tuple[slice, slice]:
     """The cells whose middles are nearer than `reach` in both directions."""
-    i, j = (slice(*np.searchsorted(_middle, (value - reach, value + reach))) for value in place)
+    i, j = (
+        slice(max(0, math.ceil((value - reach + HALF) / CELL - 0.5)), math.ceil((value + reach + HALF) / CELL - 0.5))
+        for value in place
+    )
     return i, j
 
 
 def _cell(point: Point) -> int:
-    i, j = (min(max(int((value + HALF) // CELL), 0), SIDE - 1) for value in point)
-    return i * SIDE + j
+    i, j = int((point[0] + HALF) // CELL), int((point[1] + HALF) // CELL)
+    return min(max(i, 0), SIDE - 1) * SIDE + min(max(j, 0), SIDE - 1)
 
 
 def _neighbours(cell: int) -> list[tuple[int, float]]:
@@ -146,12 +149,36 @@ def _neighbours(cell: int) -> list[tuple[int, float]]:
 _NEIGHBOURS = [_neighbours(cell) for cell in range(SIDE * SIDE)]
 
 
-def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
-    """Way points from start to the goal that is cheapest to reach (A*); none if there is no goal."""
+def find_way(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
+    """Way points from start to the goal that is cheapest to reach, none if there is no goal.
+
+    Where nothing lies in between, it leads straight on: whoever watches sees a player that turns towards what it wants,
+    not along the cells of its map.
+    """
+    price = cost.ravel().tolist()
+    path = _shortest_path(start, goals, price)
+    found, at = [], start
+    while path:
+        last = next((k for k in range(len(path) - 1, 0, -1) if _is_clear(at, path[k], price)), 0)
+        at = path[last]
+        found.append(at)
+        path = path[last + 1 :]
+    return found
+
+
+def _is_clear(start: Point, end: Point, price: list[float]) -> bool:
+    """Whether every cell on the straight line costs no more than a free one."""
+    count = 1 + int(math.dist(start, end) / (CELL / 2))
+    (x, y), (dx, dy) = start, ((end[0] - start[0]) / count, (end[1] - start[1]) / count)
+    return all(price[_cell((x + k * dx, y + k * dy))] <= 1 for k in range(count + 1))
+
+
+def _shortest_path(start: Point, goals: list[Point], price: list[float]) -> list[Point]:
+    """From cell to cell (A*)."""
     if not goals:
         return []
     at = {_cell(goal): goal for goal in goals}
-    price, left = cost.ravel().tolist(), _at_least(list(at)).tolist()
+    left = _at_least(list(at)).tolist()
     first = _cell(start)
     found = [math.inf] * len(price)
     found[first] = 0.0
@@ -173,27 +200,6 @@ def shortest_path(start: Point, goals: list[Point], cost: np.ndarray) -> list[Po
                 found[other], before[other] = total, cell
                 heapq.heappush(queue, (total + left[other], total, other))
     return []
-
-
-def straightened(start: Point, path: list[Point], cost: np.ndarray) -> list[Point]:
-    """A path without the way points that can be left out: where nothing lies in between, one walks straight on.
-
-    Whoever watches then sees a player that turns towards what it wants, not along the cells of its map.
-    """
-    found, at = [], start
-    while path:
-        last = next((k for k in range(len(path) - 1, 0, -1) if _is_clear(at, path[k], cost)), 0)
-        at = path[last]
-        found.append(at)
-        path = path[last + 1 :]
-    return found
-
-
-def _is_clear(start: Point, end: Point, cost: np.ndarray) -> bool:
-    """Whether every cell on the straight line costs no more than a free one."""
-    places = np.linspace(start, end, 2 + int(math.dist(start, end) / (CELL / 2)))
-    i, j = ((places + HALF) // CELL).astype(int).clip(0, SIDE - 1).T
-    return bool((cost[i, j] <= 1).all())
 
 
 def _at_least(cells: list[int]) -> np.ndarray:
