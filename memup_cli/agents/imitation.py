@@ -19,6 +19,7 @@ from stores.reader import Trajectories
 from .. import console
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.targets import discounted_returns, previous_actions
+from ..training.watch import give_back
 from .playing import to_device
 from .policies import ActorCritic
 from .senses import OBSERVATION
@@ -80,9 +81,9 @@ class Imitation:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 23, *place))))
 
     def _learn(self, episodes: list[int], rng: np.random.Generator) -> list[float]:
-        shown = [self._lives.live(i) for i in episodes]
+        steps = _joined([self._lives.live(i) for i in episodes])
         losses, count = torch.zeros(2, device=self._device), 0
-        for batch in _batches(shown, self._config["minibatch"], self._device, rng):
+        for batch in _batches(steps, self._config["minibatch"], self._device, rng):
             losses += _update(self._policy, self._optimiser, batch, self._config)
             count += 1
         means: list[float] = (losses / max(count, 1)).tolist()
@@ -125,14 +126,20 @@ class _Lives:
         return np.concatenate(parts)
 
 
+def _joined(episodes: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The steps of all of them; what was read of the single episodes goes back to the system."""
+    steps = {name: np.concatenate([episode.pop(name) for episode in episodes]) for name in list(episodes[0])}
+    give_back()
+    return steps
+
+
 def _batches(
-    shown: list[dict[str, np.ndarray]], size: int, device: torch.device, rng: np.random.Generator
+    steps: dict[str, np.ndarray], size: int, device: torch.device, rng: np.random.Generator
 ) -> Iterator[dict[str, Tensor]]:
-    """Steps of some episodes, in any order."""
-    arrays = {name: np.concatenate([e[name] for e in shown]) for name in shown[0]}
-    order = rng.permutation(len(arrays["return"]))
+    """In any order."""
+    order = rng.permutation(len(steps["return"]))
     for first in range(0, len(order), size):
-        yield {name: to_device(values[order[first : first + size]], device) for name, values in arrays.items()}
+        yield {name: to_device(values[order[first : first + size]], device) for name, values in steps.items()}
 
 
 def _update(
