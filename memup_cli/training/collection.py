@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from stores import lease as leases
-from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError
-from stores.files import drop_partials, remove_tree
+from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError, StoreIO
+from stores.files import allowed, drop_partials, remove_tree
 from stores.layout import Identity, plan
 from stores.manifest import Manifest, turn
 from stores.reader import read_identity, shard_exists
@@ -242,20 +242,38 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
     """Write the collect entry as the shards are now.
 
     Parts of a job array do this at the same time. Each derives the entry from the shards on disk, and looks again
-    after writing, so whoever writes last leaves the truth.
+    after writing, so whoever writes last leaves the truth. One that hung while others wrote begins again.
     """
-    for _ in range(10):
+    replacing = status == "running" and collection.restart
+    for left in reversed(range(10)):
         with turn(collection.run):
-            if status != "running":
+            if not replacing and (status != "running" or Manifest.exists(collection.run)):
                 manifest.data = Manifest.load(collection.run).data
             earlier = manifest.stages.get("collect", {})
             manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
             manifest.stages["collect"] = entry = refresh_collect(manifest)
             if status == "running":
                 entry["status"] = status
-            manifest.save()
+            try:
+                manifest.save(allowed if replacing else _unchanged(manifest))
+            except (Fenced, StoreIO) as error:  # a new attempt also clears temporary files away
+                if left and (isinstance(error, Fenced) or isinstance(error.__cause__, FileNotFoundError)):
+                    continue
+                raise
         if status == "running" or refresh_collect(manifest) == entry:
             return
+
+
+def _unchanged(manifest: Manifest) -> Callable[[], None]:
+    """A check that nobody wrote the manifest since this one was read."""
+    read = manifest.data["generation"]
+
+    def check() -> None:
+        found = Manifest.load(manifest.run).data["generation"] if Manifest.exists(manifest.run) else 0
+        if found != read:
+            raise Fenced(f"{manifest.run} is being recorded by another attempt. Run the same command again.")
+
+    return check
 
 
 def _record_failure(manifest: Manifest, collection: Collection, error: BaseException) -> None:
