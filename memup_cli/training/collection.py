@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -254,9 +254,11 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
             manifest.stages["collect"] = entry = refresh_collect(manifest)
             if status == "running":
                 entry["status"] = status
+            read = manifest.data["generation"]
             try:
-                manifest.save(allowed if replacing else _unchanged(manifest))
+                manifest.save(allowed if replacing else partial(_check_generation, manifest.run, read))
             except (Fenced, StoreIO) as error:  # a new attempt also clears temporary files away
+                manifest.data["generation"] = read
                 if left and (isinstance(error, Fenced) or isinstance(error.__cause__, FileNotFoundError)):
                     continue
                 raise
@@ -264,16 +266,11 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
             return
 
 
-def _unchanged(manifest: Manifest) -> Callable[[], None]:
-    """A check that nobody wrote the manifest since this one was read."""
-    read = manifest.data["generation"]
-
-    def check() -> None:
-        found = Manifest.load(manifest.run).data["generation"] if Manifest.exists(manifest.run) else 0
-        if found != read:
-            raise Fenced(f"{manifest.run} is being recorded by another attempt. Run the same command again.")
-
-    return check
+def _check_generation(run: Path, read: int) -> None:
+    """Raise if somebody wrote the manifest since it was read."""
+    found = Manifest.load(run).data["generation"] if Manifest.exists(run) else 0
+    if found != read:
+        raise Fenced(f"other attempts keep recording in {run}; run the same command again, nothing is lost")
 
 
 def _record_failure(manifest: Manifest, collection: Collection, error: BaseException) -> None:
