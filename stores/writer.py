@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from . import lease as leases
-from .codec import encode
+from .codec import encode, ending
 from .errors import DamagedData, Fenced, StoreError
 from .files import (
     PendingFiles,
@@ -26,7 +26,7 @@ from .files import (
     write_durably,
 )
 from .groups import EncodedGroup
-from .layout import COLUMNS, START, Identity, field_metadata, group_metadata, rows_metadata
+from .layout import COLUMNS, START, Identity, field_metadata, group_metadata
 from .reader import State, read_identity, read_state, shard_exists
 
 GROWTH = 1.5
@@ -57,6 +57,7 @@ class ShardWriter:
         self._committed = self._state.committed  # with what is pending
         self._next_chunk = self._state.next_chunk
         self._quarantined = list(self._state.quarantined)
+        self._tables = None if self._state.tables is None else list(self._state.tables)
 
     def __enter__(self) -> "ShardWriter":
         return self
@@ -98,12 +99,16 @@ class ShardWriter:
         table = np.zeros((self.layout.group_episodes, len(COLUMNS)), "<i8")
         table[: len(group.rows)] = group.rows
         table[: len(group.rows), START] += start * self.layout.chunk_steps
+        data = encode(table, "shuffle", 8)
+        if self._tables is not None:
+            self._tables[number : number + 1] = [ending(data)]
         with self._fenced():
-            self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
+            self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", data)
 
     def commit(self) -> None:
         """Make all that was added count. The last commit cuts the arrays' spare capacity: a full shard is exact."""
-        state = State(self._committed, self._next_chunk, tuple(self._quarantined))
+        tables = None if self._tables is None else tuple(self._tables)
+        state = State(self._committed, self._next_chunk, tuple(self._quarantined), tables)
         if state == self._state:
             return
         needed = self._next_chunk * self.layout.chunk_steps
@@ -134,14 +139,8 @@ class ShardWriter:
                 f"{self.path} has more episodes than this attempt wrote; another attempt overtook it. Run the same "
                 "command again; nothing is lost."
             )
-        metadata = rows_metadata(
-            self.layout,
-            self.identity.episodes,
-            state.committed,
-            state.next_chunk,
-            [list(q) for q in state.quarantined],
-        )
-        write_durably(self.path / "episodes" / "row" / "zarr.json", to_json(metadata), self._still_ours)
+        where = self.path / "episodes" / "row" / "zarr.json"
+        write_durably(where, to_json(state.metadata(self.identity)), self._still_ours)
         self._state = state
 
     def _create(self) -> None:
@@ -157,7 +156,7 @@ class ShardWriter:
             self._pending.write(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
         self._pending.write(self.path / "steps" / "zarr.json", to_json(group_metadata()))
         self._pending.write(self.path / "episodes" / "zarr.json", to_json(group_metadata()))
-        empty = rows_metadata(self.layout, self.identity.episodes, 0, 0, [])
+        empty = State(0, 0, (), ()).metadata(self.identity)
         self._pending.write(self.path / "episodes" / "row" / "zarr.json", to_json(empty))
         self._pending.publish()
         described = group_metadata(self.identity.to_attributes())

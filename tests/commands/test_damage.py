@@ -95,8 +95,8 @@ def test_episode_tables_in_the_wrong_place_are_found(memup, run):
     """The rows and the chunks they point to are good, but the episodes would come in another order."""
     whole = files_of(run / "trajectories")
     shutil.copy(run / SHARD / "episodes/row/c.0.0", run / SHARD / "episodes/row/c.1.0")
-    assert "not in the order" in memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["problem"]
-    assert "not in the order" in memup("inspect", "--run", "run", code=65).err
+    assert "not the one" in memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["problem"]
+    assert "not the one" in memup("inspect", "--run", "run", code=65).err
     assert_repaired(memup, run, whole)
 
 
