@@ -12,7 +12,7 @@ from typing import Any
 from stores import lease as leases
 from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError, StoreIO
 from stores.files import allowed, drop_partials, remove_tree
-from stores.layout import Identity, plan
+from stores.layout import Identity, Layout, plan
 from stores.manifest import Manifest, turn
 from stores.reader import read_identity, shard_exists
 from stores.writer import ShardWriter
@@ -75,40 +75,45 @@ def collect(collection: Collection) -> dict[str, Any]:
         _refuse_living(collection)
     if collection.config["shards"] == 1 and collection.run.is_dir():
         drop_partials(collection.run)
-    _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
-    if collection.restart:
-        _discard(collection)
-    replaces = bool(manifest.stages["collect"].get("replaces"))
     steps = 0
     stop = StopFlag()
-    try:
-        with stop, GroupMaker(collection.task, collection.workers, stop) as maker:
-            for split, episodes in _episodes(collection).items():
-                first, last = shard_ranges(episodes, collection.config["shards"])[collection.part]
-                identity = Identity(
-                    task=collection.task_name,
-                    options=collection.task_options,
-                    seed=collection.config["seed"],
-                    split=split,
-                    shard=collection.part,
-                    shards=collection.config["shards"],
-                    first=first,
-                    episodes=last - first,
-                    layout=layout,
-                )
-                if not stop:
-                    steps += _collect_split(collection, identity, maker, stop, replaces)
-    except Fenced:
-        raise  # the manifest is the other attempt's now
-    except BaseException as error:
-        _record_failure(manifest, collection, error)
-        raise
-    _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
+    with stop:  # from the first record to the last: a signal never leaves one that says running
+        _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
+        if collection.restart:
+            _discard(collection)
+        replaces = bool(manifest.stages["collect"].get("replaces"))
+        try:
+            with GroupMaker(collection.task, collection.workers, stop) as maker:
+                for split in SPLITS:
+                    if not stop:
+                        steps += _collect_split(collection, _identity(collection, split, layout), maker, stop, replaces)
+        except Fenced:
+            raise  # the manifest is the other attempt's now
+        except BaseException as error:
+            _record_failure(manifest, collection, error)
+            raise
+        _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
     if stop and manifest.stages["collect"]["status"] != "complete":  # what is done is done, however late it came
         done = manifest.stages["collect"]["progress"]
         where = f"{done['done']:,} of {done['total']:,} episodes are saved"
         raise stop.error(where, f"memup collect --run {quoted(collection.run)}{_shard_flag(collection)}")
     return _summary(manifest, "collected", steps, began)
+
+
+def _identity(collection: Collection, split: str, layout: Layout) -> Identity:
+    shards = collection.config["shards"]
+    first, last = shard_ranges(_episodes(collection)[split], shards)[collection.part]
+    return Identity(
+        task=collection.task_name,
+        options=collection.task_options,
+        seed=collection.config["seed"],
+        split=split,
+        shard=collection.part,
+        shards=shards,
+        first=first,
+        episodes=last - first,
+        layout=layout,
+    )
 
 
 def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
