@@ -8,7 +8,7 @@ from typing import Any
 from stores.codec import checksum
 from stores.files import inside, read_file
 from stores.integrity import free_place
-from stores.manifest import Manifest
+from stores.manifest import PREVIOUS, Manifest
 
 from .runs import stage_folder
 
@@ -31,6 +31,12 @@ def is_whole(path: Path, data: bytes) -> bool:
 def damaged_checkpoints(run: Path) -> list[Path]:
     found = [path for pattern in FOLDERS for folder in sorted(run.glob(pattern)) for path in checkpoints(folder)]
     return [path for path in found if not is_whole(path, read_file(path))]
+
+
+def not_a_file(run: Path) -> list[Path]:
+    """The copy of the manifest before this one, if it is no file: then no stage can record anything."""
+    previous = inside(run, PREVIOUS, "manifest")
+    return [previous] if previous.is_dir() else []
 
 
 def quarantine_place(run: Path, path: Path) -> Path:

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import lease as leases
 from .errors import DamagedData, FormatMismatch, StoreError, UnsafePath
 from .files import move, refuse_link, to_json, write_durably
-from .layout import rows_metadata
 from .reader import Shard
 
 
@@ -116,10 +115,8 @@ def _quarantine_groups(shard: Shard, holes: list[tuple[int, int, int]], place: P
     """The mark is written first: after a crash in between, the groups are missing, never damaged."""
     lease, _ = leases.take(shard.path)
     try:
-        state = shard.state
-        marked = sorted([list(q) for q in (*state.quarantined, *holes)])
-        metadata = rows_metadata(shard.layout, shard.identity.episodes, state.committed, state.next_chunk, marked)
-        write_durably(shard.path / "episodes" / "row" / "zarr.json", to_json(metadata))
+        state = replace(shard.state, quarantined=tuple(sorted((*shard.state.quarantined, *holes))))
+        write_durably(shard.path / "episodes" / "row" / "zarr.json", to_json(state.metadata(shard.identity)))
         for group, first, count in holes:
             files = [Path("episodes") / "row" / f"c.{group}.0"]
             for field in shard.layout.fields:

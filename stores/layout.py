@@ -203,7 +203,12 @@ def field_metadata(layout: Layout, field: Field, capacity: int) -> dict[str, Any
 
 
 def rows_metadata(
-    layout: Layout, episodes: int, committed: int, next_chunk: int, quarantined: list[list[int]]
+    layout: Layout,
+    episodes: int,
+    committed: int,
+    next_chunk: int,
+    quarantined: list[list[int]],
+    tables: list[str] | None,
 ) -> dict[str, Any]:
     """zarr.json of the episode table; renaming it into place is the commit."""
     state: dict[str, Any] = {
@@ -212,6 +217,8 @@ def rows_metadata(
         "next_chunk": next_chunk,
         "quarantined": quarantined,  # [group, its first chunk, its number of chunks]
     }
+    if tables is not None:  # early shards have no such list
+        state["tables"] = tables  # the checksum that ends the table's chunk of each group
     state["checksum"] = json_checksum(state)
     shape, chunk = (episodes, len(COLUMNS)), (layout.group_episodes, len(COLUMNS))
     return array_metadata(np.dtype("<i8"), shape, chunk, "shuffle", 8, {"memup": state})

@@ -7,8 +7,8 @@ import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .errors import DamagedData, Fenced, StoreError
-from .files import read_json, to_json, write_durably
+from .errors import DamagedData, Fenced, StoreError, StoreIO
+from .files import make_folder, read_json, to_json, write_durably
 
 NAME = "lease.json"
 
@@ -37,9 +37,16 @@ def job_id() -> str:
 
 def take(shard: Path) -> tuple[Lease, Lease | None]:
     """Own the shard from now on: (our lease, that of an attempt that never finished)."""
-    earlier = refuse_living(shard)
     lease = Lease(secrets.token_hex(8), socket.gethostname(), os.getpid(), _born(os.getpid()), job_id())
-    write_durably(shard / NAME, to_json(asdict(lease)))
+    earlier = refuse_living(shard)
+    try:
+        write_durably(shard / NAME, to_json(asdict(lease)))
+    except StoreIO as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        make_folder(shard)  # we hung, and whoever came meanwhile cleared our temporary file away: look again
+        earlier = refuse_living(shard)
+        write_durably(shard / NAME, to_json(asdict(lease)))
     return lease, earlier
 
 

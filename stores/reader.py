@@ -1,7 +1,7 @@
 """Reads shards and splits.
 
-What is read is what was committed, or DamagedData is raised: chunks carry checksums of their own, the tables of the
-commit groups must follow each other, and the checksum of every episode also finds a good chunk in the wrong place.
+What is read is what was committed, or DamagedData is raised: chunks carry checksums of their own, the commit lists
+those of the tables, and the checksum of every episode also finds a good chunk in the wrong place.
 """
 
 import itertools
@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .chunks import Chunks, DirectChunks, ZarrChunks
-from .codec import Array, checksum
+from .codec import Array, checksum, ending
 from .codec import decode as decode_chunk
 from .errors import DamagedData, Incomplete, StoreError
 from .files import read_file, read_json, refuse_link
@@ -28,10 +29,17 @@ class State:
     committed: int  # episodes, quarantined ones included
     next_chunk: int
     quarantined: tuple[tuple[int, int, int], ...]  # (group, first chunk, chunks)
+    tables: tuple[str, ...] | None = None  # ending() of each group's chunk of the episode table, where it is recorded
 
     def available(self, layout: Layout) -> int:
         bounds = (layout.group_bounds(g, self.committed) for g, *_ in self.quarantined)
         return self.committed - sum(stop - first for first, stop in bounds)
+
+    def metadata(self, identity: Identity) -> dict[str, Any]:
+        """zarr.json of the episode table; renaming it into place is the commit."""
+        holes = [list(hole) for hole in self.quarantined]
+        tables = None if self.tables is None else list(self.tables)
+        return rows_metadata(identity.layout, identity.episodes, self.committed, self.next_chunk, holes, tables)
 
 
 def read_identity(path: Path) -> Identity:
@@ -48,17 +56,15 @@ def read_state(path: Path, identity: Identity) -> State:
     try:
         found = metadata["attributes"]["memup"]
         quarantined = tuple((int(g), int(c), int(n)) for g, c, n in found["quarantined"])
-        state = State(int(found["committed"]), int(found["next_chunk"]), quarantined)
-        expected = rows_metadata(
-            identity.layout,
-            identity.episodes,
-            state.committed,
-            state.next_chunk,
-            [list(q) for q in quarantined],
-        )
+        tables = tuple(found["tables"]) if "tables" in found else None
+        if not all(isinstance(table, str) for table in tables or ()):
+            raise ValueError("tables")
+        state = State(int(found["committed"]), int(found["next_chunk"]), quarantined, tables)
+        expected = state.metadata(identity)
+        listed = tables is None or len(tables) == identity.layout.groups(state.committed)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedData(f"{where} is not an episode table ({error!r})") from None
-    if not 0 <= state.committed <= identity.episodes or state.next_chunk < 0 or metadata != expected:
+    if not 0 <= state.committed <= identity.episodes or state.next_chunk < 0 or not listed or metadata != expected:
         raise DamagedData(f"{where} does not fit the shard it belongs to")
     return state
 
@@ -158,7 +164,10 @@ class Shard:
         table = np.empty((self.layout.group_episodes, len(COLUMNS)), "<i8")
         path = self.path / "episodes" / "row" / f"c.{group}.0"
         try:
-            decode_chunk(read_file(path), table)
+            data = read_file(path)
+            if self.state.tables is not None and self.state.tables[group] != ending(data):
+                raise DamagedData("it is not the one that was written")
+            decode_chunk(data, table)
         except FileNotFoundError:
             raise self._damaged_rows(group, "its file is missing") from None
         except DamagedData as error:

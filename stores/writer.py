@@ -1,5 +1,6 @@
 """Appends commit groups to one shard.
 
+The lease comes first, then the empty arrays, then commits.
 Commit: chunk files under temporary names, fsync, rename, fsync the folders; grow the arrays if they are too short;
 check that the shard is still ours; rename the episode table's zarr.json, which says how many episodes count.
 Whatever a killed attempt left beyond that is overwritten by the next one with the same bytes.
@@ -12,19 +13,20 @@ from pathlib import Path
 import numpy as np
 
 from . import lease as leases
-from .codec import encode
-from .errors import DamagedData, Fenced, StoreIO
+from .codec import encode, ending
+from .errors import DamagedData, Fenced, StoreError
 from .files import (
     PendingFiles,
     drop_partials,
     make_folder,
     read_json,
+    refuse_link,
     remove_tree,
     to_json,
     write_durably,
 )
 from .groups import EncodedGroup
-from .layout import COLUMNS, START, Identity, field_metadata, group_metadata, rows_metadata
+from .layout import COLUMNS, START, Identity, field_metadata, group_metadata
 from .reader import State, read_identity, read_state, shard_exists
 
 GROWTH = 1.5
@@ -35,19 +37,27 @@ class ShardWriter:
 
     def __init__(self, path: Path, identity: Identity) -> None:
         self.path, self.identity, self.layout = path, identity, identity.layout
-        if not shard_exists(path):
-            self._create()
-        elif read_identity(path) != identity:
+        if shard_exists(path) and read_identity(path) != identity:
             raise DamagedData(f"{path} holds other data than this run describes; collect with --restart to replace it")
+        refuse_link(path)
+        make_folder(path)
         self._lease, self.earlier = leases.take(path)
-        self._state = read_state(path, identity)
-        for folder in [path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())]:
-            drop_partials(folder)
         self._pending = PendingFiles(self._still_ours)
+        try:
+            with self._fenced():
+                if not shard_exists(path):
+                    self._create()
+                self._state = read_state(path, identity)
+                self._capacity = self._read_capacity()
+                for folder in [path, *(p for p in path.rglob("*") if p.is_dir() and not p.is_symlink())]:
+                    drop_partials(folder)
+        except BaseException:
+            self.__exit__()
+            raise
         self._committed = self._state.committed  # with what is pending
         self._next_chunk = self._state.next_chunk
         self._quarantined = list(self._state.quarantined)
-        self._capacity = self._read_capacity()
+        self._tables = None if self._state.tables is None else list(self._state.tables)
 
     def __enter__(self) -> "ShardWriter":
         return self
@@ -89,29 +99,33 @@ class ShardWriter:
         table = np.zeros((self.layout.group_episodes, len(COLUMNS)), "<i8")
         table[: len(group.rows)] = group.rows
         table[: len(group.rows), START] += start * self.layout.chunk_steps
+        data = encode(table, "shuffle", 8)
+        if self._tables is not None:
+            self._tables[number : number + 1] = [ending(data)]
         with self._fenced():
-            self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", encode(table, "shuffle", 8))
+            self._pending.write(self.path / "episodes" / "row" / f"c.{number}.0", data)
 
     def commit(self) -> None:
         """Make all that was added count. The last commit cuts the arrays' spare capacity: a full shard is exact."""
-        state = State(self._committed, self._next_chunk, tuple(self._quarantined))
+        tables = None if self._tables is None else tuple(self._tables)
+        state = State(self._committed, self._next_chunk, tuple(self._quarantined), tables)
         if state == self._state:
             return
+        needed = self._next_chunk * self.layout.chunk_steps
         with self._fenced():
             self._pending.publish()
-        needed = self._next_chunk * self.layout.chunk_steps
-        if state.available(self.layout) == self.identity.episodes:
-            self._resize(needed)
-        elif needed > min(self._capacity.values()):
-            self._resize(max(needed, int(min(self._capacity.values()) * GROWTH)))
-        self._write_state(state)
+            if state.available(self.layout) == self.identity.episodes:
+                self._resize(needed)
+            elif needed > min(self._capacity.values()):
+                self._resize(max(needed, int(min(self._capacity.values()) * GROWTH)))
+            self._write_state(state)
 
     @contextlib.contextmanager
     def _fenced(self) -> Iterator[None]:
-        """An attempt that took over drops our temporary files: tell that from a failing disk."""
+        """An attempt that took over drops our files: tell that from a failing disk or a damaged shard."""
         try:
             yield
-        except StoreIO:
+        except StoreError:
             self._still_ours()
             raise
 
@@ -125,32 +139,28 @@ class ShardWriter:
                 f"{self.path} has more episodes than this attempt wrote; another attempt overtook it. Run the same "
                 "command again; nothing is lost."
             )
-        metadata = rows_metadata(
-            self.layout,
-            self.identity.episodes,
-            state.committed,
-            state.next_chunk,
-            [list(q) for q in state.quarantined],
-        )
-        write_durably(self.path / "episodes" / "row" / "zarr.json", to_json(metadata), self._still_ours)
+        where = self.path / "episodes" / "row" / "zarr.json"
+        write_durably(where, to_json(state.metadata(self.identity)), self._still_ours)
         self._state = state
 
     def _create(self) -> None:
         """Make the arrays; the group's own zarr.json comes last and makes the shard exist."""
-        remove_tree(self.path)
+        for name in ("steps", "episodes"):
+            self._still_ours()
+            remove_tree(self.path / name)  # what a killed attempt left, maybe with other fields
         for field in self.layout.fields:
             make_folder(self.path / "steps" / field.name)
         make_folder(self.path / "episodes" / "row")
-        pending = PendingFiles()
         for field in self.layout.fields:
             metadata = field_metadata(self.layout, field, self.layout.chunk_steps)
-            pending.write(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
-        pending.write(self.path / "steps" / "zarr.json", to_json(group_metadata()))
-        pending.write(self.path / "episodes" / "zarr.json", to_json(group_metadata()))
-        empty = rows_metadata(self.layout, self.identity.episodes, 0, 0, [])
-        pending.write(self.path / "episodes" / "row" / "zarr.json", to_json(empty))
-        pending.publish()
-        write_durably(self.path / "zarr.json", to_json(group_metadata(self.identity.to_attributes())))
+            self._pending.write(self.path / "steps" / field.name / "zarr.json", to_json(metadata))
+        self._pending.write(self.path / "steps" / "zarr.json", to_json(group_metadata()))
+        self._pending.write(self.path / "episodes" / "zarr.json", to_json(group_metadata()))
+        empty = State(0, 0, (), ()).metadata(self.identity)
+        self._pending.write(self.path / "episodes" / "row" / "zarr.json", to_json(empty))
+        self._pending.publish()
+        described = group_metadata(self.identity.to_attributes())
+        write_durably(self.path / "zarr.json", to_json(described), self._still_ours)
 
     def _read_capacity(self) -> dict[str, int]:
         """Length of each field's array; a crash between two resizes leaves them unequal."""

@@ -156,7 +156,7 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
     total = job.options.steps * (job.options.alternate + 1)
     stop = StopFlag()
 
-    with owned(job.folder, job.quiet) as still_ours, stop:
+    with stop, owned(job.folder, job.quiet) as still_ours:
         note = partial(record, job.manifest, job.stage, still_ours=still_ours)
 
         def saved(steps: int) -> None:

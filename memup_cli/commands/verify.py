@@ -112,24 +112,25 @@ def _check_weights(manifest: "Manifest") -> list["Damage"]:
 
 
 def _check_others(manifest: "Manifest") -> list["Damage"]:
-    """Checkpoints and config.json: nothing is lost with them, but whoever looks should know."""
+    """Checkpoints, config.json, the old manifest: nothing is lost with them, but whoever looks should know."""
     from stores.integrity import Damage
 
-    from ..stage_files import altered_descriptions, damaged_checkpoints
+    from ..stage_files import altered_descriptions, damaged_checkpoints, not_a_file
 
     found = dict.fromkeys(damaged_checkpoints(manifest.run), "damaged; its stage goes on from the one before it")
     found |= dict.fromkeys(altered_descriptions(manifest), "missing, damaged or not what was recorded")
+    found |= dict.fromkeys(not_a_file(manifest.run), "a folder, where the manifest before this one is kept")
     return [Damage(path, None, "", None, (0, 0), problem) for path, problem in found.items()]
 
 
 def _mend_others(manifest: "Manifest") -> list[Path]:
-    """Set damaged checkpoints aside; write config.json again as the manifest has it."""
+    """Set damaged checkpoints aside, and a folder in place of the old manifest; write config.json again as recorded."""
     from stores.files import make_folder, move, to_json, write_durably
 
-    from ..stage_files import altered_descriptions, damaged_checkpoints, quarantine_place
+    from ..stage_files import altered_descriptions, damaged_checkpoints, not_a_file, quarantine_place
 
     places = []
-    for path in damaged_checkpoints(manifest.run):
+    for path in damaged_checkpoints(manifest.run) + not_a_file(manifest.run):
         places.append(quarantine_place(manifest.run, path))
         move(path, places[-1])
     for path, content in altered_descriptions(manifest).items():

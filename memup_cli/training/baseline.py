@@ -120,7 +120,7 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
     elif done:
         return {**told, **metrics}
     stop = StopFlag()
-    with owned(job.folder, job.quiet) as still_ours, stop:
+    with stop, owned(job.folder, job.quiet) as still_ours:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
         note = partial(record, job.manifest, job.stage, still_ours=still_ours)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from stores import lease as leases
-from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError
-from stores.files import drop_partials, remove_tree
-from stores.layout import Identity, plan
+from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError, StoreIO
+from stores.files import allowed, drop_partials, remove_tree
+from stores.layout import Identity, Layout, plan
 from stores.manifest import Manifest, turn
 from stores.reader import read_identity, shard_exists
 from stores.writer import ShardWriter
@@ -75,40 +75,45 @@ def collect(collection: Collection) -> dict[str, Any]:
         _refuse_living(collection)
     if collection.config["shards"] == 1 and collection.run.is_dir():
         drop_partials(collection.run)
-    _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
-    if collection.restart:
-        _discard(collection)
-    replaces = bool(manifest.stages["collect"].get("replaces"))
     steps = 0
     stop = StopFlag()
-    try:
-        with stop, GroupMaker(collection.task, collection.workers, stop) as maker:
-            for split, episodes in _episodes(collection).items():
-                first, last = shard_ranges(episodes, collection.config["shards"])[collection.part]
-                identity = Identity(
-                    task=collection.task_name,
-                    options=collection.task_options,
-                    seed=collection.config["seed"],
-                    split=split,
-                    shard=collection.part,
-                    shards=collection.config["shards"],
-                    first=first,
-                    episodes=last - first,
-                    layout=layout,
-                )
-                if not stop:
-                    steps += _collect_split(collection, identity, maker, stop, replaces)
-    except Fenced:
-        raise  # the manifest is the other attempt's now
-    except BaseException as error:
-        _record_failure(manifest, collection, error)
-        raise
-    _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
+    with stop:  # from the first record to the last: a signal never leaves one that says running
+        _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
+        if collection.restart:
+            _discard(collection)
+        replaces = bool(manifest.stages["collect"].get("replaces"))
+        try:
+            with GroupMaker(collection.task, collection.workers, stop) as maker:
+                for split in SPLITS:
+                    if not stop:
+                        steps += _collect_split(collection, _identity(collection, split, layout), maker, stop, replaces)
+        except Fenced:
+            raise  # the manifest is the other attempt's now
+        except BaseException as error:
+            _record_failure(manifest, collection, error)
+            raise
+        _record(manifest, collection, "interrupted" if stop else "complete", {"finished": now()})
     if stop and manifest.stages["collect"]["status"] != "complete":  # what is done is done, however late it came
         done = manifest.stages["collect"]["progress"]
         where = f"{done['done']:,} of {done['total']:,} episodes are saved"
         raise stop.error(where, f"memup collect --run {quoted(collection.run)}{_shard_flag(collection)}")
     return _summary(manifest, "collected", steps, began)
+
+
+def _identity(collection: Collection, split: str, layout: Layout) -> Identity:
+    shards = collection.config["shards"]
+    first, last = shard_ranges(_episodes(collection)[split], shards)[collection.part]
+    return Identity(
+        task=collection.task_name,
+        options=collection.task_options,
+        seed=collection.config["seed"],
+        split=split,
+        shard=collection.part,
+        shards=shards,
+        first=first,
+        episodes=last - first,
+        layout=layout,
+    )
 
 
 def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
@@ -241,20 +246,35 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
     """Write the collect entry as the shards are now.
 
     Parts of a job array do this at the same time. Each derives the entry from the shards on disk, and looks again
-    after writing, so whoever writes last leaves the truth.
+    after writing, so whoever writes last leaves the truth. One that hung while others wrote begins again.
     """
-    for _ in range(10):
+    replacing = status == "running" and collection.restart
+    for left in reversed(range(10)):
         with turn(collection.run):
-            if status != "running":
+            if not replacing and (status != "running" or Manifest.exists(collection.run)):
                 manifest.data = Manifest.load(collection.run).data
             earlier = manifest.stages.get("collect", {})
             manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
             manifest.stages["collect"] = entry = refresh_collect(manifest)
             if status == "running":
                 entry["status"] = status
-            manifest.save()
+            read = manifest.data["generation"]
+            try:
+                manifest.save(allowed if replacing else partial(_check_generation, manifest.run, read))
+            except (Fenced, StoreIO) as error:  # a new attempt also clears temporary files away
+                manifest.data["generation"] = read
+                if left and (isinstance(error, Fenced) or isinstance(error.__cause__, FileNotFoundError)):
+                    continue
+                raise
         if status == "running" or refresh_collect(manifest) == entry:
             return
+
+
+def _check_generation(run: Path, read: int) -> None:
+    """Raise if somebody wrote the manifest since it was read."""
+    found = Manifest.load(run).data["generation"] if Manifest.exists(run) else 0
+    if found != read:
+        raise Fenced(f"other attempts keep recording in {run}; run the same command again, nothing is lost")
 
 
 def _record_failure(manifest: Manifest, collection: Collection, error: BaseException) -> None:

@@ -149,7 +149,7 @@ def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any
     """The one process that owns the stage's folder and its entry in the manifest."""
     progress = {"done": 0, "total": job.options.updates}
     stop = StopFlag()
-    with owned(job.folder, job.quiet) as still_ours, stop:
+    with stop, owned(job.folder, job.quiet) as still_ours:
         if job.restart or "train-memory" not in job.manifest.stages:
             checkpoint.clear(job.folder)
         if job.options.select == "utility" and job.detector != "probe":

@@ -76,7 +76,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     total = sum(len(split_of(manifest, split)) for split in SPLITS) * len(parts)
     progress = {"done": 0, "total": total}
     stop = StopFlag()
-    with owned(manifest.run / "detector", quiet) as still_ours, stop:
+    with stop, owned(manifest.run / "detector", quiet) as still_ours:
         note = partial(record, manifest, "score", still_ours=still_ours)
         note("running", config=values, inputs=inputs, progress=progress, outputs={}, weights={})
         if restart:

@@ -91,12 +91,31 @@ def test_every_reader_refuses_chunks_in_the_wrong_place(memup, run, split):
             read()
 
 
+def test_the_episode_table_of_another_run_is_refused(memup, run):
+    """As good a table as ours: its rows follow each other, and nothing that reads only lengths looks at the steps."""
+    memup("collect", "tmaze", "--length", 40000, "--episodes", 60, "--test-episodes", 5, "--seed", 1, "--run", "third")
+    name = SHARD / "episodes/row/c.0.0"
+    shutil.copy(memup.folder / "third" / name, run / name)
+    with pytest.raises(DamagedData, match="not the one that was written"):
+        _ = Trajectories(run / SHARD.parent, 1).lengths
+    assert "not the one that was written" in memup("inspect", "--run", "run", code=65).err
+
+
+def test_a_folder_in_place_of_the_old_manifest_is_found_and_set_aside(memup, run):
+    (run / "manifest.previous.json").unlink()
+    (run / "manifest.previous.json").mkdir()
+    (damage,) = memup("verify", "--run", "run", "--json", code=65).json["damaged"]
+    assert damage["path"] == "manifest.previous.json"
+    assert "quarantine/manifest.previous.json.1" in memup("verify", "--run", "run", "--repair").out
+    assert memup("verify", "--run", "run", "--json").json["ok"]
+
+
 def test_episode_tables_in_the_wrong_place_are_found(memup, run):
     """The rows and the chunks they point to are good, but the episodes would come in another order."""
     whole = files_of(run / "trajectories")
     shutil.copy(run / SHARD / "episodes/row/c.0.0", run / SHARD / "episodes/row/c.1.0")
-    assert "not in the order" in memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["problem"]
-    assert "not in the order" in memup("inspect", "--run", "run", code=65).err
+    assert "not the one" in memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["problem"]
+    assert "not the one" in memup("inspect", "--run", "run", code=65).err
     assert_repaired(memup, run, whole)
 
 

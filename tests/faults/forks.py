@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pkgutil
+import signal
 import sys
 import traceback
 
@@ -33,6 +34,7 @@ def be_command(request: dict) -> None:
     os.environ.update(request["environment"])
     if "SHIM_ROOT" in request["environment"]:
         ctypes.CDLL(None).shim_start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what runs in the background ignore it
     sys.argv = ["memup", *request["arguments"]]
     from memup_cli.__main__ import main
 

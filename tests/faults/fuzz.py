@@ -211,6 +211,10 @@ def fuzz(folder: Path, first: int, count: int) -> None:
     torch.set_num_threads(1)
     bases = [folder / name for name in ("short", "long", "halfway")]
     known = [reference(base) for base in bases]
+    finished, halfway = known[0][0], known[2][0]
+    for command, entry in halfway.items():
+        if entry["code"]:  # where a mutation brings the manifest of the finished run back, it gives what it gives there
+            entry["results"] = finished[command]["results"]
     for number in range(first, first + count):
         which = number % len(bases)
         print(json.dumps(in_child(number, bases[which], *known[which])), flush=True)

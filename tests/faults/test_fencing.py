@@ -13,7 +13,7 @@ import pytest
 from stores.manifest import Manifest
 from tests.cli import environment, files_of
 from tests.faults.injection import Forks, Running
-from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, SCORE_STAGE, STAGES, Stage, fresh
+from tests.faults.stages import AGENT_STAGE, MAZE, MEMORY_STAGE, SCORE, SCORE_STAGE, STAGES, Stage, fresh
 
 ELSEWHERE = {"host": "node7", "pid": 42, "job": "99"}
 
@@ -113,28 +113,28 @@ def test_a_zombie_that_wakes_after_its_successor_finished_changes_nothing(
     assert codes.count(75) > len(points) // 2, "most of them had something left to commit"
 
 
+def last_record(forks: Forks, places: Path, start: Path, stage: Stage, calls: int) -> int:
+    """The call that makes the temporary file of the manifest in which a stage is complete."""
+    for at in range(calls, 0, -1):
+        folder = fresh(places, start)
+        zombie = stop_at(forks, folder, stage, at)
+        zombie.send_signal(signal.SIGKILL)
+        zombie.wait()
+        status = Manifest.load(folder / "run").stages[stage.name]["status"]
+        shutil.rmtree(folder)
+        if status != "complete":
+            return at - 4  # opened, written, synced, closed, and renamed here
+    raise AssertionError("it was complete from the start")
+
+
 @pytest.mark.parametrize("stage", [SCORE_STAGE, MEMORY_STAGE, AGENT_STAGE], ids=lambda s: s.name)
 def test_a_zombie_does_not_record_its_stage_as_complete(forks, places, prepare, undisturbed, tally, stage):
     """Stopped before the last record in the manifest: its lease goes, and the record must not come."""
     calls, _ = undisturbed(stage)
+    at = last_record(forks, places, prepare(stage), stage, calls)
     folder = fresh(places, prepare(stage))
     run = folder / "run"
-    zombie, at = None, calls
-    while zombie is None or Manifest.load(run).stages[stage.name]["status"] == "complete":
-        if zombie is not None:
-            zombie.send_signal(signal.SIGKILL)
-            zombie.wait()
-            shutil.rmtree(folder)
-            folder = fresh(places, prepare(stage))
-            run = folder / "run"
-        zombie = stop_at(forks, folder, stage, at)
-        at -= 1
-    zombie.send_signal(signal.SIGKILL)  # that was the folder's sync; three calls before is the temporary file's
-    zombie.wait()
-    shutil.rmtree(folder)
-    folder = fresh(places, prepare(stage))
-    run = folder / "run"
-    zombie = stop_at(forks, folder, stage, at - 3)
+    zombie = stop_at(forks, folder, stage, at)
     give_away(run, "other")
     zombie.send_signal(signal.SIGCONT)
     fenced = zombie.wait()
@@ -142,6 +142,26 @@ def test_a_zombie_does_not_record_its_stage_as_complete(forks, places, prepare, 
     assert "process 42 on node7, job 99" in fenced.err
     assert Manifest.load(run).stages[stage.name]["status"] == "running"
     tally(stage.name, faults=1)
+
+
+def test_a_zombie_of_collect_keeps_what_later_stages_recorded(forks, places, prepare, tally):
+    stage = Stage("collect", (), MAZE)
+    calls = forks.count_calls(fresh(places, prepare(stage)), stage.command)
+    at = last_record(forks, places, prepare(stage), stage, calls)
+    folder = fresh(places, prepare(stage))
+    run = folder / "run"
+    zombie = stop_at(forks, folder, stage, at)
+    give_away(run, "")
+    for command in (stage.command, SCORE):
+        done = forks(folder, command)
+        assert done.code == 0, done.err
+    before = Manifest.load(run).stages
+    zombie.send_signal(signal.SIGCONT)
+    assert zombie.wait().code in (0, 75)
+    after = Manifest.load(run).stages
+    assert after["score"] == before["score"]
+    assert after["collect"]["status"] == "complete"
+    tally("collect", faults=1)
 
 
 RECORDER = """
