@@ -154,9 +154,12 @@ def train(
             recording = player.play(seed, steps=config["iteration_steps"], epsilon=epsilon, stopped=lambda: bool(stop))
             if recording is None:
                 break
-            found = learner.learn(recording, seed, share)
+            recent.extend(zip(recording.returns, recording.lengths, recording.successes, strict=True))
+            found: dict[str, float] = {}
+            if not reached(config, recent):  # what has just succeeded is kept as it is
+                found = learner.learn(recording, seed, share)
             iteration += 1
-            if not (math.isfinite(found["loss"]) and _is_finite(learner.policy)):
+            if not (math.isfinite(found.get("loss", 0.0)) and _is_finite(learner.policy)):
                 kept = saved_at - place() + iteration
                 where = f"the last good checkpoint, of iteration {kept:,}, is kept" if saved_at else "none is saved"
                 raise BadInput(
@@ -165,7 +168,6 @@ def train(
                     "--lr with --restart."
                 )
             steps += recording.steps
-            recent.extend(zip(recording.returns, recording.lengths, recording.successes, strict=True))
             now = {**summarise(recording.returns, recording.lengths, recording.successes), **found}
             metrics.write(iteration, steps=steps, **now)
             bar.advance(recording.steps, _progress(recent))

@@ -161,7 +161,7 @@ def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
     def hint(what: str, command: str) -> None:
         hints.append({"what": what, "command": command})
 
-    for stage, what in (("collect", "episodes"), ("score", "uncertainty scores"), ("train-memory", "a trained memory")):
+    for stage, what in (("collect", "episodes"), ("score", "uncertainty scores"), ("train-memory", "trained memory")):
         if status.get(stage) == "stale":
             hint(
                 f"The {stage} stage is stale: what it was made from has changed.",

@@ -54,6 +54,14 @@ def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
     assert not any(name.startswith("core.") for name in policy.own_state())
 
 
+def test_what_has_succeeded_is_kept_as_it_played(memup, run):
+    """QR-DQN can unlearn in one iteration what it could do: it does not learn from the episodes that are good enough."""
+    enough = ["--agent", "qrdqn", "--until-success", 0.2, "--steps", 10**6, "--iteration-steps", 12_000, "--envs", 64]
+    memup("train-agent", "--run", "run", *enough)  # 200 episodes of guesses
+    curve = [json.loads(x) for x in (run / "logs/train-agent-qrdqn/metrics.jsonl").read_text().splitlines()]
+    assert [("loss" in row) for row in curve] == [False]
+
+
 def test_imitating_guesses_on_the_memory_solves_the_maze_before_playing(memup, run):
     options = ["--imitate", 10, "--prefer", 3, "--steps", 1, "--iteration-steps", 1, "--envs", 1, "--minibatch", 64]
     memup("train-agent", "--run", "run", *options)
