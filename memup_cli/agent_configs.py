@@ -20,7 +20,7 @@ class TrainAgentOptions(BaseModel):
         description="ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to "
         "remember by themselves.",
     )
-    steps: int = Field(3_000_000, ge=1, le=10**12, description="Environment steps.")
+    steps: int = Field(3_000_000, ge=1, le=10**12, description="Environment steps at least: iterations are whole.")
     until_success: float | None = Field(
         None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
     )

@@ -55,7 +55,7 @@ def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
 
 
 def test_what_has_succeeded_is_kept_as_it_played(memup, run):
-    """QR-DQN can unlearn in one iteration what it could do: it does not learn from the episodes that are good enough."""
+    """QR-DQN can unlearn in one iteration what it could do."""
     enough = ["--agent", "qrdqn", "--until-success", 0.2, "--steps", 10**6, "--iteration-steps", 12_000, "--envs", 64]
     memup("train-agent", "--run", "run", *enough)  # 200 episodes of guesses
     curve = [json.loads(x) for x in (run / "logs/train-agent-qrdqn/metrics.jsonl").read_text().splitlines()]

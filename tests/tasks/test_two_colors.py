@@ -146,6 +146,13 @@ def test_a_seed_gives_the_same_episode_in_any_process(env):
     assert other == [found.hexdigest(), info["good_color"]]
 
 
+@pytest.mark.parametrize("action", [-1, 8, 1.5, None])
+def test_what_is_no_action_is_refused(env, action):
+    env.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match="from 0 to 7"):
+        env.step(action)
+
+
 def test_the_healing_color_can_be_chosen_and_else_is_drawn(env):
     drawn = {env.reset(seed=seed)[1]["good_color"] for seed in range(8)}
     assert drawn == {"green", "red"}

@@ -72,6 +72,8 @@ class TwoColorsEnv(gymnasium.Env[np.ndarray, np.int64], EzPickle):
         return self._observe(), {"good_color": color}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if not self.action_space.contains(action):
+            raise gymnasium.error.InvalidAction(f"action {action!r}; it can be an integer from 0 to {len(ACTIONS) - 1}")
         return self.act(ACTIONS[int(action)])
 
     def idle(self) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
