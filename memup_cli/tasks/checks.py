@@ -1,7 +1,8 @@
 """Whether a task is what spec.py says: looked at before the first episode, so that no later stage stumbles over it."""
 
 import json
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -17,23 +18,46 @@ from ..errors import MemupError, UsageProblem
 from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
 
 KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])
+MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "run_name": ("a str", lambda found: isinstance(found, str)),
+    "default_episodes": (
+        "two ints, of training episodes (1 at least) and of test episodes",
+        lambda found: [type(n) for n in found] == [int, int] and found[0] > 0 <= found[1],
+    ),
+    "max_length": ("an int, 1 at least, or None", lambda found: found is None or (type(found) is int and found > 0)),
+}
 RECIPES = ("fast", "paper", "score", *AGENTS)
 
 
 def make_task(name: str, kind: type[Task], options: TaskOptions) -> Task:
     """The task with its options; UsageProblem tells the author of a plug-in what of it is wrong."""
-    with _told(name, "__init__"):
+    with told(name, "__init__"):
         task = kind(options)
-    with _told(name, "spec"):
+    with told(name, "spec"):
         spec = task.spec
         if problem := wrong_spec(spec):
             raise UsageProblem(
                 f"the spec of the task {name} is wrong: {problem}. Mend the task; nothing was collected."
             )
-    for member in ("run_name", "default_episodes", "max_length"):
-        with _told(name, member):
-            getattr(task, member)
+    for member, (wanted, fits) in MEMBERS.items():
+        with told(name, member):
+            if not fits(value := getattr(task, member)):
+                raise UsageProblem(
+                    f"the `{member}` of the task {name} is {value!r:.60}; it must be {wanted}. Mend the task."
+                )
+    if not task.vectorised:
+        _check_pickled(name, task)
     return task
+
+
+def _check_pickled(name: str, task: Task) -> None:
+    try:
+        pickle.dumps(task)
+    except Exception as error:  # pickle has no one kind of error
+        raise UsageProblem(
+            f"the task {name} cannot be sent to worker processes: {error!r}. Open in `episode()` what cannot be "
+            "pickled, such as environments, and not in `__init__`."
+        ) from error
 
 
 def run_folder(home: Path, name: str, task: Task) -> Path:
@@ -48,7 +72,7 @@ def run_folder(home: Path, name: str, task: Task) -> Path:
 
 
 @contextmanager
-def _told(name: str, member: str) -> Iterator[None]:
+def told(name: str, member: str) -> Iterator[None]:
     try:
         yield
     except (MemupError, StoreError, OSError):  # these tell by themselves what to do

@@ -59,9 +59,28 @@ class Mine(Add):
     summary = "A task from elsewhere."
     run_name = "mine"
 
+class Pickled(Add):
+    vectorised = False
+    def __init__(self, options):
+        super().__init__(options)
+        self.make = lambda: 0
+
+class Typical(Add):
+    def typical_length(self, seed): return 1 // 0
+
+class Loads(Add):
+    def load(self, seed, episodes, note): return 1 // 0
+
+class Pair(Add):
+    default_episodes = 5
+
+class Longest(Add):
+    max_length = "long"
+
 def function(options): ...
 """
 TASKS = {"bad": "Bad", "escape": "Escape", "bare": "Bare", "lists": "Lists", "fun": "function", "add": "Mine"}
+TASKS |= {kind.lower(): kind for kind in ("Pickled", "Typical", "Loads", "Pair", "Longest")}
 FIELDS = "input, target"
 SMALL = ["--length", 8, "--episodes", 4, "--test-episodes", 1]
 WRONG = {
@@ -99,6 +118,21 @@ def test_a_wrong_spec_is_told_before_the_first_episode(memup, plugin, way):
     refused = memup("collect", "bad", "--way", way, *SMALL, code=2, env=plugin).err
     assert WRONG[way] in refused
     assert "task bad" in refused
+    assert not (memup.folder / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("pickled", "cannot be sent to worker processes"),
+        ("typical", "fails at its `typical_length`: ZeroDivisionError"),
+        ("loads", "fails at its `load`: ZeroDivisionError"),
+        ("pair", "`default_episodes`"),
+        ("longest", "the `max_length` of the task longest is 'long'; it must be an int"),
+    ],
+)
+def test_so_are_other_members(memup, plugin, name, problem):
+    assert problem in memup("collect", name, *SMALL, code=2, env=plugin).err
     assert not (memup.folder / "runs").exists()
 
 
