@@ -21,8 +21,8 @@ KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])
 MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "run_name": ("a str", lambda found: isinstance(found, str)),
     "default_episodes": (
-        "two ints, of training episodes (1 at least) and of test episodes",
-        lambda found: [type(n) for n in found] == [int, int] and found[0] > 0 <= found[1],
+        "two ints: training and test episodes",
+        lambda found: len(found) == 2 and all(isinstance(count, int) for count in found),
     ),
     "max_length": ("an int, 1 at least, or None", lambda found: found is None or (type(found) is int and found > 0)),
 }
