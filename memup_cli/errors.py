@@ -14,6 +14,7 @@ from stores import errors as store_errors
 
 _STORE_CODES = {
     store_errors.DamagedData: 65,
+    store_errors.UnfitEpisode: 65,
     store_errors.Incomplete: 65,
     store_errors.StoreIO: 74,
     store_errors.Fenced: 75,

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import os
 import platform
+import re
 import shlex
 import socket
 import sys
@@ -65,6 +66,25 @@ def follow(run: Path) -> Path:
 
 def quoted(run: Path | str) -> str:
     return shlex.quote(str(run))
+
+
+def again(manifest: Manifest, stage: str, restart: bool) -> str:
+    """The command that runs a stage again as it was run last, wherever the run lies now; else a plain one."""
+    recorded = manifest.stages.get(stage, {}).get("attempt", {}).get("command", "")
+    name, _, which = stage.partition("/")
+    try:
+        words = shlex.split(recorded)
+    except ValueError:  # changed by hand
+        words = []
+    if words[:2] != ["memup", name]:
+        model, _, truncate = which.partition("-tr")
+        flags = ["--agent", which] if name == "train-agent" else ["--model", model]
+        words = ["memup", name, *(flags if which else []), *(["--truncate", truncate] if truncate else [])]
+    kept: list[str] = []
+    for before, word in itertools.pairwise(["", *words]):
+        if "--run" not in (before, word) and not re.match(r"--run=|--(restart|json|quiet|dry-run)$", word):
+            kept.append(word)
+    return shlex.join([*kept, "--run", str(manifest.run), *(["--restart"] if restart else [])])
 
 
 def attempt() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 StoreError
 ├── DamagedData      bytes on disk are not what was committed
 │   └── FormatMismatch   written by another version of the format
+├── UnfitEpisode     an episode that the store does not take
 ├── Incomplete       readable, but episodes are missing
 ├── StoreIO          the file system refused (full, read-only, failing)
 ├── Fenced           another attempt owns the shard
@@ -20,6 +21,14 @@ class DamagedData(StoreError):
 
 class FormatMismatch(DamagedData):
     """The store or manifest was written by another version of the format."""
+
+
+class UnfitEpisode(StoreError):
+    """An episode that the store does not take; `number` counts those of its group."""
+
+    def __init__(self, number: int, problem: str) -> None:
+        super().__init__(problem)
+        self.number = number
 
 
 class Incomplete(StoreError):

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .codec import Array, checksum, encode
+from .errors import UnfitEpisode
 from .layout import Field, Layout
+
+NO_STEPS = "has no steps"
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,12 @@ class GroupBuffer:
         """Copy the episodes in, one after another; they may come from a generator."""
         self._rows, self._steps = [], 0
         for episode in episodes:
-            length = len(episode.arrays[self.layout.fields[0].name])
+            length = _steps(self.layout, episode.arrays, len(self._rows))
             self._reserve(self._steps + length)
             found = 0
             for field in self.layout.fields:
-                values = episode.arrays[field.name]
-                _check(field, values, length)
                 part = self._arrays[field.name][self._steps : self._steps + length]
-                part[...] = values
+                part[...] = episode.arrays[field.name]
                 found = checksum(part, found)
             self._rows.append((self._steps, length, episode.seed, int(episode.terminated), found))
             self._steps += length
@@ -105,15 +106,13 @@ class GroupStream:
             except StopIteration as end:
                 terminated = bool(end.value)
                 break
-            count = len(block[first.name])
-            for field in self.layout.fields:
-                _check(field, block[field.name], count)
+            count = _steps(self.layout, block, len(self._rows))
             found = checksum(self._put(first, block[first.name]), found)
             for field in others:
                 kept[field.name].append(block[field.name])
             length += count
         if not length:
-            raise ValueError("an episode has no steps")
+            raise UnfitEpisode(len(self._rows), NO_STEPS)
         for field in others:
             found = checksum(self._put(field, np.concatenate(kept[field.name])), found)
         self._rows.append((self._steps, length, seed, int(terminated), found))
@@ -150,8 +149,29 @@ def encode_group(layout: Layout, episodes: Iterable[Episode]) -> EncodedGroup:
     return GroupBuffer(layout).fill(episodes).encode()
 
 
-def _check(field: Field, values: Array, length: int) -> None:
-    if values.shape != (length, *field.shape) or not length:
-        raise ValueError(f"{field.name!r} of an episode has shape {values.shape}, not {(length, *field.shape)}")
-    if not np.can_cast(values.dtype, field.numpy, "same_kind"):
-        raise ValueError(f"{field.name!r} of an episode is {values.dtype}, which is not stored as {field.dtype}")
+def misfit(fields: tuple[Field, ...], arrays: object) -> str | None:
+    """What of an episode's arrays the store does not take, as the end of a sentence that begins with the episode."""
+    if not isinstance(arrays, dict):
+        return f"has {type(arrays).__name__} as its arrays, not a dict of numpy arrays by field"
+    for field in fields:
+        values = arrays.get(field.name)
+        if values is None:
+            return f"lacks the field {field.name!r}; it has {', '.join(map(repr, arrays)) or 'none'}"
+        if not isinstance(values, np.ndarray):
+            return f"has {type(values).__name__} as {field.name!r}, not a numpy array"
+        if not values.ndim or values.shape[1:] != field.shape:
+            wanted = ", ".join(["steps", *map(str, field.shape)])
+            return f"has {field.name!r} of shape {values.shape}, not ({wanted})"
+        if not np.can_cast(values.dtype, field.numpy, "same_kind"):
+            return f"has {field.name!r} as {values.dtype}, which is not stored as {field.dtype}"
+    lengths = {field.name: len(arrays[field.name]) for field in fields}
+    if len(set(lengths.values())) > 1:
+        return f"has fields of different lengths: {', '.join(f'{name} {steps}' for name, steps in lengths.items())}"
+    return None if all(lengths.values()) else NO_STEPS
+
+
+def _steps(layout: Layout, arrays: dict[str, Array], number: int) -> int:
+    """How long an episode, or a block of one, is; UnfitEpisode if the store does not take it."""
+    if problem := misfit(layout.fields, arrays):
+        raise UnfitEpisode(number, problem)
+    return len(arrays[layout.fields[0].name])

@@ -41,7 +41,11 @@ class Field:
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise ValueError(f"field name {self.name!r} is not an identifier")
-        if np.dtype(self.dtype).kind not in FIELD_KINDS:
+        try:
+            known = np.dtype(self.dtype).kind in FIELD_KINDS
+        except TypeError:
+            known = False
+        if not known:
             raise ValueError(f"field {self.name!r} has dtype {self.dtype}, which the store does not take")
 
     @property

@@ -18,11 +18,10 @@ from ..agent_configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
-from ..runs import altered_weights
+from ..runs import again, altered_weights
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
 from ..training.stages import (
-    again,
     continue_command,
     digests,
     is_up_to_date,

@@ -33,18 +33,21 @@ class TaskGroup(TyperGroup):
         return [name for name in task_names() if (name in IMPORTED) == (self.verb == "import")]
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        from ..tasks import load_task, task_names
+        from ..tasks import does_not_load, load_task, task_names
 
         if name in task_names() and name not in self.list_commands(ctx):
             right = "import" if name in IMPORTED else "collect"
             raise UsageProblem(f"that is `memup {right} {name}`; `memup {right} {name} --help` shows how")
         try:
-            task = load_task(name)
+            return self._command(name, load_task(name))
         except UsageProblem as problem:
             if name not in task_names():
                 raise
             return _broken(name, problem)
+        except Exception as error:  # options of a plug-in that no command line can have
+            return _broken(name, does_not_load(name, repr(error)))
 
+    def _command(self, name: str, task: Any) -> Any:
         def body(task: Any, options: CollectOptions, stage: StageOptions) -> None:
             collect(name, task, options, stage)
 
@@ -114,11 +117,14 @@ def continue_run(
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
     from ..limits import available_cpus
     from ..runs import HOME, follow
-    from ..tasks import load_task
+    from ..tasks import load_task, unused
+    from ..tasks.checks import make_task, run_folder
     from ..training.collection import Collection
     from ..training.collection import collect as run_stage
 
-    task = load_task(name)(task_options)
+    task = make_task(name, load_task(name), task_options)
+    if others := unused(name):
+        console.note(others, stage.quiet)
     part, parts = options.part
     train, test = task.default_episodes
     config = {
@@ -134,7 +140,7 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         task=task,
         task_options=task_options.model_dump(by_alias=True, mode="json", exclude=task_options.places),
         places=task_options.model_dump(by_alias=True, mode="json", include=task_options.places),
-        run=follow(stage.run or HOME / task.run_name),
+        run=follow(stage.run or run_folder(HOME, name, task)),
         config=config,
         part=part,
         workers=options.workers or available_cpus(),

@@ -141,7 +141,7 @@ def _mend_others(manifest: "Manifest") -> list[Path]:
 
 def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
     """The commands that make what is damaged again, in the order in which to run them."""
-    from ..training.stages import again
+    from ..runs import again
 
     parts = [damage.shard.relative_to(manifest.run).parts for damage in damages]
     agents = [part[1] for part in parts if part[0] in ("agent", "rounds")]

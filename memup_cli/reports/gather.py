@@ -12,7 +12,7 @@ from stores.files import inside, read_file, read_json
 from stores.manifest import Manifest
 
 from ..configs import STAGES
-from ..runs import quoted, refresh_collect, refresh_stage
+from ..runs import again, collect_command, quoted, refresh_collect, refresh_stage
 from ..stage_files import logged
 from .figures import key_figures
 
@@ -63,7 +63,7 @@ def _gather(manifest: Manifest) -> dict[str, Any]:
         "problems": problems,
     }
     data["figures"] = key_figures(data)
-    data["hints"] = _hints(data, task["spec"])
+    data["hints"] = _hints(manifest, data)
     return data
 
 
@@ -153,7 +153,7 @@ def _film(run: Path) -> tuple[str | None, str]:
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode(), ""
 
 
-def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
+def _hints(manifest: Manifest, data: dict[str, Any]) -> list[dict[str, str]]:
     """What the report lacks, and the commands that make it, in the order in which to run them."""
     run, hints = quoted(data["path"]), []
     status = {stage["name"]: stage["status"] for stage in data["stages"]}
@@ -164,14 +164,13 @@ def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
     for stage, what in (("collect", "episodes"), ("score", "uncertainty scores"), ("train-memory", "trained memory")):
         if status.get(stage) == "stale":
             hint(
-                f"The {stage} stage is stale: what it was made from has changed.",
-                f"memup {stage} --run {run} --restart",
+                f"The {stage} stage is stale: what it was made from has changed.", again(manifest, stage, restart=True)
             )
         elif stage == "score" and status.get("train-memory") == "complete":
             continue  # it was trained without
         elif status.get(stage) != "complete":
             state = "has not been run" if stage not in status else f"is {status[stage]}"
-            hint(f"No {what} yet: {stage} {state}.", f"memup {stage} --run {run}")
+            hint(f"No {what} yet: {stage} {state}.", _command(manifest, stage))
     if status.get("train-memory") == "complete":
         if status.get("evaluate") == "stale":
             hint("The memory was trained again since it was evaluated.", f"memup evaluate memory --run {run}")
@@ -188,8 +187,9 @@ def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
             and stage["name"].startswith("train-")
             and stage["status"] not in ("complete", "out of memory")
         ):
-            hint(f"{stage['name']} is {stage['status']}. It was started with:", stage["command"])
-    images = any(len(field["shape"]) == 3 for field in spec["fields"])
+            restart = stage["status"] == "stale"
+            hint(f"{stage['name']} is {stage['status']}.", again(manifest, stage["name"], restart))
+    images = any(len(field["shape"]) == 3 for field in manifest.task["spec"]["fields"])
     for name in _agents(list(status)):
         agent = name.partition("/")[2]
         record = f" --record {quoted(Path(data['path']) / FILM)}" if images else ""
@@ -199,6 +199,14 @@ def _hints(data: dict[str, Any], spec: dict[str, Any]) -> list[dict[str, str]]:
         elif status[name] == "complete" and images and not data["film"]:
             hint(f"No pictures of the {agent} agent playing.", command)
     return hints
+
+
+def _command(manifest: Manifest, stage: str) -> str:
+    """What runs or continues a stage, with the options that it was run with; collecting finds its own."""
+    if stage != "collect":
+        return again(manifest, stage, restart=False)
+    entry = refresh_collect(manifest)
+    return collect_command(manifest.run, entry) if entry else f"memup collect TASK --run {quoted(manifest.run)}"
 
 
 def clean(value: Any) -> Any:

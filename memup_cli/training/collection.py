@@ -22,6 +22,7 @@ from ..configs import changed
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..runs import SPLITS, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
+from ..tasks.checks import told
 from ..tasks.spec import Loading, Task
 from .generation import GroupMaker, collect_shard
 
@@ -63,10 +64,12 @@ def collect(collection: Collection) -> dict[str, Any]:
     manifest = _open(collection)
     if not collection.restart and _is_complete(manifest):
         return _summary(manifest, "up to date", 0, began)
+    with told(collection.task_name, "typical_length"):
+        typical = int(collection.task.typical_length(collection.config["seed"]))
     layout = plan(
         collection.task.spec.fields,
         maximum=collection.task.max_length,
-        typical=collection.task.typical_length(collection.config["seed"]),
+        typical=typical,
         episodes=-(-max(_episodes(collection).values()) // collection.config["shards"]),
         stepped=not collection.task.vectorised,
     )
@@ -121,7 +124,8 @@ def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
     if not isinstance(collection.task, Loading):
         return {}
     note = partial(console.note, quiet=collection.quiet)
-    found = collection.task.load(collection.config["seed"], _episodes(collection), note)
+    with told(collection.task_name, "load"):
+        found = collection.task.load(collection.config["seed"], _episodes(collection), note)
     if not collection.restart and manifest.stages.get("collect", {}).get("data", found) != found:
         raise BadInput(
             f"{collection.run} was begun with other data than there are now. Give it those again, or use --restart to "

@@ -1,100 +1,36 @@
 """Generate episodes and append them to a shard, commit group by commit group."""
 
-import hashlib
 import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
-from stores.groups import EncodedGroup, Episode, GroupBuffer, GroupStream, encode_group
+from stores.groups import EncodedGroup, GroupBuffer, GroupStream, encode_group
 from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
-from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..tasks.spec import DataSet, SideBySide, Streamed, Task, TaskSpec
+from ..tasks.spec import Streamed, Task
+from .episodes import GroupRequest, blocks_of, episodes_of, named, seeds_of
 from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
-
-
-@dataclass(frozen=True)
-class GroupRequest:
-    """One commit group of a task to be made: all that a worker needs to know besides the task."""
-
-    layout: Layout
-    seed: int
-    split: str
-    first: int  # episodes [first, stop) of the split
-    stop: int
-
-
-def episode_seed(seed: int, split: str, index: int) -> int:
-    """Seed of episode `index`: the only thing its contents depend on, besides the task's options."""
-    digest = hashlib.blake2b(f"{seed}/{split}/{index}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1  # the episode table holds signed numbers
-
-
-def episodes_of(task: Task, request: GroupRequest) -> Iterator[Episode]:
-    """The episodes of a group; those of a task that does not vouch for them are looked at."""
-    if getattr(task, "checked", False):
-        return _made(task, request)
-    spec = task.spec
-    return (
-        _fitting(spec, episode, f"episode {index} of the {request.split} split")
-        for index, episode in enumerate(_made(task, request), request.first)
-    )
-
-
-def _fitting(spec: TaskSpec, episode: Episode, name: str) -> Episode:
-    """BadInput if an episode holds numbers that no network could be trained on."""
-    for field, values in episode.arrays.items():
-        count = spec.classes.get(field)
-        if count is not None and len(values) and not 0 <= int(values.min()) <= int(values.max()) < count:
-            wrong = int(values.max() if values.min() >= 0 else values.min())
-            step = int((values.reshape(len(values), -1) == wrong).any(1).argmax())
-            raise BadInput(
-                f"{name} has class {wrong} in `{field}` at step {step}; the task says that there are {count} classes, "
-                f"0 to {count - 1}. Mend the task or the environment; what was committed is kept."
-            )
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            step = int((~np.isfinite(values)).reshape(len(values), -1).any(1).argmax())
-            raise BadInput(
-                f"{name} has a number in `{field}` at step {step} that is not finite. Mend the task or the "
-                "environment; what was committed is kept."
-            )
-    return episode
-
-
-def _made(task: Task, request: GroupRequest) -> Iterator[Episode]:
-    if isinstance(task, DataSet):
-        yield from task.items(request.split, request.first, request.stop)
-        return
-    if isinstance(task, SideBySide):
-        yield from task.episodes(_seeds(request))
-    else:
-        yield from map(task.episode, _seeds(request))
-
-
-def _seeds(request: GroupRequest) -> list[int]:
-    return [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
 
 
 def make_group(task: Task, request: GroupRequest) -> EncodedGroup:
     """What a worker process does: play and encode one group."""
     if isinstance(task, Streamed):
         stream = GroupStream(request.layout)
-        for seed in _seeds(request):
-            stream.add(seed, task.blocks(seed, request.layout.chunk_steps))
+        for index, seed in enumerate(seeds_of(request), request.first):
+            with named(request):
+                stream.add(seed, blocks_of(task, request, index, seed))
         return stream.finish()
-    return encode_group(request.layout, episodes_of(task, request))
+    with named(request):
+        return encode_group(request.layout, episodes_of(task, request))
 
 
 class GroupMaker:
@@ -126,7 +62,8 @@ class GroupMaker:
     def start(self, request: GroupRequest) -> Future[EncodedGroup]:
         if not self._task.vectorised:
             return self._executor.submit(abandonable, make_group, request)
-        buffer = self._take(request.layout).fill(episodes_of(self._task, request))
+        with named(request):
+            buffer = self._take(request.layout).fill(episodes_of(self._task, request))
         return self._executor.submit(self._encode, buffer)
 
     def _take(self, layout: Layout) -> GroupBuffer:
@@ -159,7 +96,10 @@ def collect_shard(
     with ShardWriter(path, identity) as writer:
         started(writer)
         requests = [
-            (group, GroupRequest(identity.layout, identity.seed, identity.split, *_span(identity, group)))
+            (
+                group,
+                GroupRequest(identity.task, identity.layout, identity.seed, identity.split, *_span(identity, group)),
+            )
             for group in writer.missing_groups()
         ]
         committed_at = time.monotonic()

@@ -1,8 +1,6 @@
 """What all stages after collect share: what they need, whether there is work, and what they record."""
 
 import hashlib
-import itertools
-import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -23,24 +21,18 @@ from ..configs import changed
 from ..errors import StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..ranks import rank
-from ..runs import altered_weights, attempt, collect_command, find_run, missing_shards, now, quoted, refresh_collect
+from ..runs import (
+    again,
+    altered_weights,
+    attempt,
+    collect_command,
+    find_run,
+    missing_shards,
+    now,
+    quoted,
+    refresh_collect,
+)
 from ..tasks.spec import TaskSpec
-
-
-def again(manifest: Manifest, stage: str, restart: bool) -> str:
-    """The command that runs a stage again as it was run last, wherever the run lies now; else a plain one."""
-    recorded = manifest.stages.get(stage, {}).get("attempt", {}).get("command", "")
-    name, _, which = stage.partition("/")
-    words = shlex.split(recorded)
-    if words[1:2] != [name]:
-        model, _, truncate = which.partition("-tr")
-        flags = ["--agent", which] if name == "train-agent" else ["--model", model]
-        words = ["memup", name, *(flags if which else []), *(["--truncate", truncate] if truncate else [])]
-    kept: list[str] = []
-    for before, word in itertools.pairwise(["", *words]):
-        if "--run" not in (before, word) and not re.match(r"--run=|--(restart|json|quiet|dry-run)$", word):
-            kept.append(word)
-    return shlex.join([*kept, "--run", str(manifest.run), *(["--restart"] if restart else [])])
 
 
 def open_run(run: Path | None) -> Manifest:

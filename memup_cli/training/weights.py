@@ -18,9 +18,9 @@ from stores.manifest import Manifest
 from ..configs import TrainMemoryOptions
 from ..models.baselines import Baseline
 from ..models.predictor import MemoryModel
-from ..runs import altered_weights
+from ..runs import again, altered_weights
 from ..tasks.spec import TaskSpec
-from .stages import again, require, spec_of, tensors_digest
+from .stages import require, spec_of, tensors_digest
 
 
 def build_model(spec: TaskSpec, config: dict[str, Any], horizon: int) -> MemoryModel:

@@ -124,6 +124,23 @@ def test_an_unfinished_run_says_what_to_do_next(memup):
     assert ["memory.json" in problems[0], "play.png" in problems[1]] == [True, True]
 
 
+def test_an_interrupted_stage_is_continued_with_its_own_options(memup, run):
+    options = {"train-memory": "--rollout 7 --lr 0.002", "train-agent/ppo": "--steps 4000"}
+
+    def change(manifest: Manifest) -> None:
+        for stage, given in options.items():
+            entry = manifest.stages[stage]
+            entry["status"] = "interrupted"
+            entry["attempt"]["command"] = f"memup {stage.partition('/')[0]} --run elsewhere {given} --restart"
+
+    edit(run, change)
+    shown = memup("report", "run").out
+    assert f"train-memory is interrupted. To make it: memup train-memory {options['train-memory']} --run run\n" in shown
+    assert "train-agent/ppo is interrupted. To make it: memup train-agent --steps 4000 --run run" in shown
+    edit(run, lambda manifest: manifest.stages["train-agent/ppo"]["attempt"].pop("command"))
+    assert "To make it: memup train-agent --agent ppo --run run" in memup("report", "run").out
+
+
 def test_wrong_calls_are_explained(memup):
     assert "memup collect" in memup("report", code=3).err
     assert "nowhere is not a run" in memup("report", "nowhere", code=3).err
