@@ -21,7 +21,19 @@ SIZES = {"batch 64, r = 20": (64, 20), "batch 256, r = 20": (256, 20)}
 
 
 def rate(run: Path, ranks: int, updates: int, batch: int, rollout: int) -> float:
-    launcher = ["torchrun", "--standalone", f"--nproc-per-node={ranks}", "--no-python", "--"] if ranks > 1 else []
+    launcher = (
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            f"--nproc-per-node={ranks}",
+            "--no-python",
+            "--",
+        ]
+        if ranks > 1
+        else []
+    )
     sizes = ["--updates", str(updates), "--batch", str(batch), "--rollout", str(rollout), "--hidden", "256"]
     command = [*launcher, *MEMUP, "train-memory", *sizes, "--run", str(run), "--restart", "--json", "--quiet"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
