@@ -11,6 +11,7 @@ size_ratio     bytes on disk over bytes of the arrays
 """
 
 import argparse
+import itertools
 import json
 import multiprocessing
 import os
@@ -32,9 +33,12 @@ from stores.reader import Trajectories
 
 
 def collect(run: Path, episodes: int, workers: int) -> tuple[dict, int]:
-    """The summary of the command, and the largest sum of its processes' RSS in bytes."""
+    """The summary of the command, and the largest sum of its processes' RSS in bytes.
+
+    Into a new folder every time: ext4 makes files slowly for minutes after as many were deleted.
+    """
     command = [sys.executable, "-m", "memup_cli", "collect", "two-colors", "--episodes", episodes, "--test-episodes", 0]
-    command += ["--workers", workers, "--run", run, "--restart", "--json", "--quiet"]
+    command += ["--workers", workers, "--run", run, "--json", "--quiet"]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
     peak, over = 0, threading.Event()
 
@@ -100,7 +104,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="memup-bench-") as name:
-        run = Path(name) / "run"
+        runs = (Path(name) / f"run-{number}" for number in itertools.count())
+        run = next(runs)
         summary, peak = collect(run, options.episodes, options.workers)
         train = Trajectories(run / "trajectories" / "train", 1)
         rows = [int(row[SEED]) for row in train.rows]
@@ -109,7 +114,7 @@ def main() -> None:
         stages: list[float] = []
         command, bare, planned = alternate(
             options.repeats,
-            lambda: stages.append(collect(run, options.episodes, options.workers)[0]["seconds"]),
+            lambda: stages.append(collect(next(runs), options.episodes, options.workers)[0]["seconds"]),
             lambda: in_processes(repeat, list(zip(rows, actions, strict=True)), options.workers),
             lambda: in_processes(plan, rows, options.workers),
         )

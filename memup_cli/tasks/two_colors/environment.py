@@ -51,6 +51,7 @@ class TwoColorsEnv(gymnasium.Env[np.ndarray, np.int64], EzPickle):
         self._objects = objects
         self._engine: Engine | None = None
         self._frame = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+        self._state: Any = None
 
     @property
     def game(self) -> Any:
@@ -58,6 +59,11 @@ class TwoColorsEnv(gymnasium.Env[np.ndarray, np.int64], EzPickle):
         if self._engine is None:
             raise gymnasium.error.ResetNeeded("call reset() first")
         return self._engine.game
+
+    @property
+    def objects(self) -> Any:
+        """What lies where in the frame that was observed last."""
+        return self._state.objects
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -89,6 +95,7 @@ class TwoColorsEnv(gymnasium.Env[np.ndarray, np.int64], EzPickle):
     def _observe(self) -> np.ndarray:
         state = self.game.get_state()
         if state is not None:  # there is none after the end: the last frame stays
+            self._state = state
             image = Image.fromarray(state.screen_buffer)
             self._frame = np.asarray(image.resize((WIDTH, HEIGHT), Image.Resampling.BOX))
         return self._frame.copy()

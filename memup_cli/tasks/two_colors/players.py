@@ -7,6 +7,7 @@ lives long only where it happened to be right.
 """
 
 import heapq
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Literal
@@ -92,7 +93,7 @@ class ItemSeeker:
             return find_way(start, [(float(goal[0]), float(goal[1]))], _COST)
         goals: list[Point] = []
         avoided: list[tuple[Point, float, float]] = []  # how far around it a step costs how much
-        for thing in self.env.game.get_state().objects:
+        for thing in self.env.objects:
             place = (float(thing.position_x), float(thing.position_y))
             if thing.name.endswith("Pillar"):
                 avoided.append((place, 40, NEVER))
@@ -146,6 +147,8 @@ def _neighbours(cell: int) -> list[tuple[int, float]]:
     return found
 
 
+_apart = np.abs(np.arange(1 - SIDE, SIDE))
+_APART = np.maximum.outer(_apart, _apart) + (math.sqrt(2) - 1) * np.minimum.outer(_apart, _apart)  # way between cells
 _NEIGHBOURS = [_neighbours(cell) for cell in range(SIDE * SIDE)]
 
 
@@ -156,6 +159,8 @@ def find_way(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
     not along the cells of its map.
     """
     price = cost.ravel().tolist()
+    if straight := _straight_way(start, goals, price):
+        return [straight]
     path = _shortest_path(start, goals, price)
     found, at = [], start
     while path:
@@ -164,6 +169,26 @@ def find_way(start: Point, goals: list[Point], cost: np.ndarray) -> list[Point]:
         found.append(at)
         path = path[last + 1 :]
     return found
+
+
+def _straight_way(start: Point, goals: list[Point], price: list[float]) -> Point | None:
+    """The goal that _shortest_path() would lead to, if it can be told without a search.
+
+    It can where one goal is nearer than all others even if nothing lay in their way, and nothing lies in its own.
+    """
+    i, j = divmod(_cell(start), SIDE)
+    at = {_cell(goal): goal for goal in goals}
+    apart = sorted((float(_APART[SIDE - 1 + cell // SIDE - i, SIDE - 1 + cell % SIDE - j]), cell) for cell in at)
+    if not apart or (len(apart) > 1 and apart[1][0] - apart[0][0] < 1e-6):
+        return None
+    cell = apart[0][1]
+    di, dj = cell // SIDE - i, cell % SIDE - j
+    count = max(abs(di), abs(dj))
+    passed = [(i, j), *((i + round(k * di / count), j + round(k * dj / count)) for k in range(1, count + 1))]
+    for (i, j), (to_i, to_j) in itertools.pairwise(passed):  # with the corners that a diagonal step cuts
+        if max(price[to_i * SIDE + to_j], price[i * SIDE + to_j], price[to_i * SIDE + j]) > 1:
+            return None
+    return at[cell] if _is_clear(start, at[cell], price) else None
 
 
 def _is_clear(start: Point, end: Point, price: list[float]) -> bool:
@@ -204,11 +229,11 @@ def _shortest_path(start: Point, goals: list[Point], price: list[float]) -> list
 
 def _at_least(cells: list[int]) -> np.ndarray:
     """For every cell, the length of the way to the nearest of some cells if nothing lay in between: (SIDE * SIDE,)."""
-    i, j = np.divmod(np.arange(SIDE * SIDE), SIDE)
-    to_i, to_j = np.divmod(np.array(cells)[:, None], SIDE)
-    across, along = np.abs(i - to_i), np.abs(j - to_j)
-    shortest: np.ndarray = (np.maximum(across, along) + (math.sqrt(2) - 1) * np.minimum(across, along)).min(0)
-    return shortest
+    shortest = np.full((SIDE, SIDE), np.inf)
+    for cell in cells:
+        i, j = divmod(cell, SIDE)
+        np.minimum(shortest, _APART[SIDE - 1 - i : 2 * SIDE - 1 - i, SIDE - 1 - j : 2 * SIDE - 1 - j], shortest)
+    return shortest.ravel()
 
 
 def is_hidden(place: Point, start: Point) -> bool:
