@@ -232,7 +232,7 @@ def _at_least(cells: list[int]) -> np.ndarray:
     shortest = np.full((SIDE, SIDE), np.inf)
     for cell in cells:
         i, j = divmod(cell, SIDE)
-        np.minimum(shortest, _APART[SIDE - 1 - i : 2 * SIDE - 1 - i, SIDE - 1 - j : 2 * SIDE - 1 - j], shortest)
+        np.minimum(shortest, _APART[SIDE - 1 - i : 2 * SIDE - 1 - i, SIDE - 1 - j : 2 * SIDE - 1 - j], out=shortest)
     return shortest.ravel()
 
 
