@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rank:
-    """One process of a training, of `size` in all; `local` of those on its machine."""
+    """One process of a training, of `size` in all; it is number `local` of the `here` on its machine."""
 
     number: int
     size: int
     local: int
+    here: int = 1
 
 
 def rank() -> Rank:
@@ -18,7 +19,7 @@ def rank() -> Rank:
     size = _count("WORLD_SIZE", 1)
     if size < 2 or "MASTER_ADDR" not in os.environ:
         return Rank(0, 1, 0)
-    return Rank(_count("RANK", 0), size, _count("LOCAL_RANK", 0))
+    return Rank(_count("RANK", 0), size, _count("LOCAL_RANK", 0), _count("LOCAL_WORLD_SIZE", 1))
 
 
 def _count(name: str, default: int) -> int:

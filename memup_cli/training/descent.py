@@ -113,9 +113,12 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         course.slab(update) as slab,
     ):
         learner.attach(slab, resumed=update > 0)
-        while update < course.updates and not world.any(bool(stop)):
+        stopping = world.any(bool(stop))
+        while update < course.updates and not stopping:
+            asked = world.begin_any(bool(stop))
             learner.update(rate(), update, watch)
             update += 1
+            stopping = asked()
             if update % LOG_EVERY == 0 or update == course.updates:
                 mean = float(world.sum(learner.losses)) / (update % LOG_EVERY or LOG_EVERY)
                 _check_finite(folder, mean, update, rate())

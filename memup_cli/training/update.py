@@ -29,6 +29,8 @@ def rollout_loss(
     Returns the state after the rollout, detached: gradients flow through r steps and no further. A carried context
     encoder has its state after the memory's.
     """
+    trained = ("exists", "valid") if isinstance(model.context, CarriedContext) else ("exists",)
+    counts = world.begin_sum(torch.stack([tensors[name].sum() for name in trained]).float())
     state = reset(state, tensors["fresh"])
     parts = len(model.memory.initial(0))
     m, after = model.rollout(tensors, state[:parts])  # (B, r, H)
@@ -37,13 +39,13 @@ def rollout_loss(
         c, carried = model.context(tensors, state[parts:])  # (B, r, C)
         after = (*after, *carried)
         # The encoder learns from the current step, the memory being fixed; the memory learns from the future below.
-        extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], world)
+        extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], counts()[1])
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
     losses = model.training_losses(m, _contexts(model, tensors), tensors[TARGET])
     if WEIGHT in tensors:
         losses = losses * tensors[WEIGHT].view(-1, *[1] * (losses.ndim - 1))
-    loss = _mean(losses, tensors["exists"], world)
+    loss = _mean(losses, tensors["exists"], counts()[0])
     return loss if extra is None else loss + extra, tuple(part.detach() for part in after)
 
 
@@ -59,9 +61,8 @@ def _contexts(model: MemoryModel, tensors: dict[str, Tensor]) -> Tensor:
     return context(query)
 
 
-def _mean(losses: Tensor, which: Tensor, world: World) -> Tensor:
-    weight = which.float()
-    return (losses * weight).sum() / world.sum(weight.sum()).clamp(min=1)
+def _mean(losses: Tensor, which: Tensor, count: Tensor) -> Tensor:
+    return (losses * which).sum() / count.clamp(min=1)
 
 
 def optimiser_step(

@@ -3,6 +3,8 @@
 Every update is the one that a single process would make with all slots: sums over slots become sums over processes.
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -50,6 +52,18 @@ class World:
             self._together(lambda: dist.all_reduce(tensor))
         return tensor
 
+    def begin_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Begin to sum over the processes, in place, while other work goes on; the call of what it returns waits."""
+        if self.size == 1:
+            return lambda: tensor
+        work = self._together(lambda: dist.all_reduce(tensor, async_op=True))
+
+        def summed() -> Tensor:
+            self._together(work.wait)
+            return tensor
+
+        return summed
+
     def sum_gradients(self, parameters: Iterable[Tensor]) -> None:
         """One exchange for all of them."""
         if self.size == 1:
@@ -61,9 +75,14 @@ class World:
 
     def any(self, flag: bool) -> bool:
         """Whether it is so for any process: what all of them then do together."""
+        return self.begin_any(flag)()
+
+    def begin_any(self, flag: bool) -> Callable[[], bool]:
+        """Begin to ask; the call of what it returns waits for the others' answers."""
         if self.size == 1:
-            return flag
-        return bool(self.sum(torch.tensor(int(flag))))
+            return lambda: flag
+        summed = self.begin_sum(torch.tensor(int(flag)))
+        return lambda: bool(summed())
 
     def from_first(self, make: Callable[[], T]) -> T:
         """What the first process makes, for all."""
@@ -82,9 +101,9 @@ class World:
         return found if self.first else []
 
     @staticmethod
-    def _together(exchange: Callable[[], object]) -> None:
+    def _together(exchange: Callable[[], T]) -> T:
         try:
-            exchange()
+            return exchange()
         except RuntimeError as error:
             raise RankLost(
                 "another process of this training is gone; its own message, if it left one, is above. The last "
@@ -103,6 +122,8 @@ def joined(device: torch.device) -> Iterator[World]:
         yield ALONE
         return
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    if mine.here == mine.size and sys.platform == "linux":  # halves the time of an exchange
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     World._together(lambda: dist.init_process_group(backend, timeout=PATIENCE))
     try:
         yield World(mine)

@@ -68,13 +68,17 @@ def test_gradients_are_those_of_a_single_process(memup, rollout):
             torch.testing.assert_close(several, one, rtol=0, atol=1e-6)
 
 
-def test_two_processes_solve_what_one_solves(memup):
+def test_two_processes_come_as_far_as_one(memup):
     prepare(memup, "tmaze", "--length", 100, "--episodes", 500, "--test-episodes", 50)
-    code, out, err = torchrun(memup, 2, "train-memory", "--updates", 600, "--run", "run", "--json")
+    train = ["train-memory", "--updates", 600, "--run", "run", "--json"]
+    alone = memup(*train).json["rmse"]
+    code, out, err = torchrun(memup, 2, *train, "--restart")
     assert code == 0, err
-    assert json.loads(out)["rmse"] < 0.1
-    assert memup("evaluate", "memory", "--run", "run", "--json").json["rmse"] < 0.1
-    code, out, err = torchrun(memup, 2, "train-memory", "--updates", 600, "--run", "run", "--json")
+    together = json.loads(out)["rmse"]
+    assert max(alone, together) < 0.1
+    assert abs(alone - together) < 0.05  # the order of sums differs, and with it the noise; guessing has 3.5
+    assert memup("evaluate", "memory", "--run", "run", "--json").json["rmse"] == pytest.approx(together, abs=1e-6)
+    code, out, err = torchrun(memup, 2, *train)
     assert (code, json.loads(out)["outcome"]) == (0, "up to date"), err
 
 
