@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.memup-installed
 
-.PHONY: demo test check lint types tests test-slow test-faults test-slurm benchmarks docs setup clean
+.PHONY: demo test check lint types tests test-slow test-faults test-slurm test-experiments benchmarks docs setup clean
 
 demo: setup            ## From nothing to a solved T-Maze, shown
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
@@ -33,6 +33,10 @@ test-slurm: setup      ## The chain of examples/slurm on a Slurm of its own: pre
 
 test-faults: setup     ## Every fault at every call of every stage; counts at the end
 	$(BIN)/pytest -n 2 tests/faults --override-ini addopts="-ra --strict-config --strict-markers"
+
+test-experiments: setup ## The paper's experiments at their small sizes, into runs/; an hour or two
+	for script in ablation noisy_tv space scaling tmaze memory_size supervised_table; do \
+	  PATH="$(abspath $(BIN)):$$PATH" bash examples/experiments/$$script.sh --small --local || exit; done
 
 benchmarks: setup
 	$(BIN)/python benchmarks/collect.py
