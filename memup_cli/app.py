@@ -40,6 +40,7 @@ class InOrder(TyperGroup):
         return [*ORDER, *(name for name in self.commands if name not in ORDER)]
 
 
+ADVICE = ("memup ", "Run ", "--restart", "copy it over")  # a message with one of these says what to do
 CTRL_C = 128 + signal.SIGINT
 
 app = typer.Typer(
@@ -121,8 +122,9 @@ def main() -> None:
 def _advised(error: Exception) -> str:
     """The message; whoever found bytes damaged deep in the store cannot know the command that mends them."""
     message = str(error)
-    if isinstance(error, DamagedData) and not any(word in message for word in ("memup ", "Run ", "--restart")):
-        message += ". `memup verify` with the same --run lists all that is damaged; with --repair it is set aside."
+    if isinstance(error, DamagedData) and not any(word in message for word in ADVICE):
+        message = message.rstrip(".") + ". `memup verify` with the same --run lists all that is damaged; with --repair "
+        message += "it is set aside."
     return message
 
 

@@ -11,6 +11,7 @@ from .errors import DamagedData, Fenced, StoreError, StoreIO
 from .files import make_folder, read_json, to_json, write_durably
 
 NAME = "lease.json"
+MAX_PID = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -83,26 +84,37 @@ def read(shard: Path) -> Lease | None:
     if not (shard / NAME).exists():
         return None
     try:
-        return Lease(**read_json(shard / NAME))
+        found = Lease(**read_json(shard / NAME))
     except (DamagedData, TypeError):
         return None  # a lease is only a message: an unreadable one stops nobody
+    texts = (found.token, found.host, found.born, found.job)
+    sound = type(found.pid) is int and 0 < found.pid <= MAX_PID and all(isinstance(text, str) for text in texts)
+    return found if sound else None
+
+
+def _stat(pid: int) -> list[str]:
+    """What Linux says of a process, its state first; nothing of one that is not there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return []
 
 
 def _born(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return "".join(_stat(pid)[19:20])
 
 
 def is_alive(lease: Lease) -> bool:
     """Whether the owner still runs; of other hosts nothing is known, so their leases do not count."""
     if lease.host != socket.gethostname() or lease.pid == os.getpid():
         return False
+    if stat := _stat(lease.pid):
+        dead = stat[0] in "ZX"  # killed, and its parent has not asked for its exit code yet
+        return not dead and lease.born in ("", *stat[19:20])
     try:
         os.kill(lease.pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return not lease.born or _born(lease.pid) == lease.born
+    return not lease.born

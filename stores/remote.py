@@ -75,8 +75,15 @@ class RemotePath(PosixPath):
         system, path = self._file_system()
         return bool(system.isdir(path))
 
-    def glob(self, pattern: str, **_: Any) -> Generator["RemotePath", None, None]:
+    def iterdir(self) -> Generator["RemotePath", None, None]:
         """What the server lists; not all of them do."""
+        system, path = self._file_system()
+        for name in system.ls(path, detail=False):
+            if name.rstrip("/") != path.rstrip("/"):
+                yield RemotePath(system.unstrip_protocol(name.rstrip("/")))
+
+    def glob(self, pattern: str, **_: Any) -> Generator["RemotePath", None, None]:
+        """As iterdir()."""
         system, path = self._file_system()
         for name in system.glob(f"{path}/{pattern}"):
             yield RemotePath(system.unstrip_protocol(name))

@@ -62,17 +62,19 @@ figure() {
 
 submit() {
   local program queued job
+  place="$(realpath -m "$out")"
+  export place
   for program in sbatch memup; do
     command -v "$program" > /dev/null || { echo "there is no $program on the PATH; --local runs the cells here" >&2; exit 2; }
   done
-  queued="$(squeue --noheader --user="$(id -un)" --name="$(basename "$out")" --format=%F | sort -un | xargs)"
+  queued="$(squeue --noheader --user="$(id -un)" --format='%F %k' | awk '{ id = $1; sub(/^[^ ]* /, "") } $0 == ENVIRON["place"] { print id }' | sort -un | xargs)"
   if [ -n "$queued" ]; then
     echo "jobs of $out are in the queue already: $queued. To give them up: scancel $queued" >&2
     exit 2
   fi
   mkdir -p "$out/logs"
   # shellcheck disable=SC2206  # the options are words
-  local options=(${PARTITION:+--partition="$PARTITION"} --parsable --job-name="$(basename "$out")" ${SBATCH-})
+  local options=(${PARTITION:+--partition="$PARTITION"} --parsable --job-name="$(basename "$out")" --comment="$place" ${SBATCH-})
   job="$(CELLS="$script" sbatch "${options[@]}" --array="${ARRAY:-0-$((${#lines[@]} - 1))}" ${TIME:+--time="$TIME"} \
     --cpus-per-task="${CPUS:-1}" --output="$out/logs/%a.log" "$here/../slurm/stage.sbatch" "${flags[@]}" | cut -d';' -f1)"
   echo "${#lines[@]} cells   job $job   $out/logs/*.log"

@@ -8,9 +8,11 @@ set -euo pipefail
 TASK="${TASK:-tmaze}"
 LENGTH="${LENGTH-1000}"                          # empty for a task without --length
 SHARDS="${SHARDS:-4}"                            # tasks of the job array
+[[ "$SHARDS" =~ ^[1-9][0-9]*$ ]] || { echo "SHARDS is '$SHARDS'; it can be a number from 1 on" >&2; exit 2; }
 ARRAY="${ARRAY:-0-$((SHARDS - 1))}"              # which of them to submit, such as 2,5-7
 SEED="${SEED:-0}"
 RUN="${RUN:-runs/$TASK${LENGTH:+-$LENGTH}}"
+RUN="${RUN%/}"
 LOGS="${LOGS:-$RUN-logs}"
 AGENT="${AGENT-ppo}"                             # empty to end with the memory
 COLLECT="${COLLECT-}"                            # more options of each stage
@@ -27,12 +29,11 @@ name="$(basename "$RUN")"
 for program in sbatch memup; do
   command -v "$program" >/dev/null || { echo "there is no $program on the PATH" >&2; exit 2; }
 done
-stages=(collect score train-memory evaluate-memory)
-[ -z "$AGENT" ] || stages+=(train-agent evaluate-agent)
 
-# Two chains on one run would take the work from each other.
-names="$(printf "%s-$name," "${stages[@]}")"
-queued="$(squeue --noheader --user="$(id -un)" --name="${names%,}" --format=%F | sort -un | xargs)"
+# Two chains on one run would take the work from each other. A job's comment says which run it is for.
+place="$(realpath -m "$RUN")"
+export place
+queued="$(squeue --noheader --user="$(id -un)" --format='%F %k' | awk '{ id = $1; sub(/^[^ ]* /, "") } $0 == ENVIRON["place"] { print id }' | sort -un | xargs)"
 if [ -n "$queued" ]; then
   echo "jobs of $RUN are in the queue already: $queued. To give them up: scancel $queued" >&2
   exit 2
@@ -45,7 +46,7 @@ submit() {
   local stage="$1" log="$LOGS/$2" options="$3"
   shift 3
   # shellcheck disable=SC2086  # the options are words
-  jobs+=("$(sbatch --parsable --job-name="$stage-$name" --output="$log" --kill-on-invalid-dep=yes \
+  jobs+=("$(sbatch --parsable --job-name="$stage-$name" --comment="$place" --output="$log" --kill-on-invalid-dep=yes \
     ${PARTITION:+--partition="$PARTITION"} ${TIME:+--time="$TIME"} --cpus-per-task="${CPUS:-1}" $SBATCH $options \
     "$here/stage.sbatch" "$@" --run "$RUN" | cut -d';' -f1)")
   printf '%-16s job %-8s %s\n' "$stage" "${jobs[-1]}" "${log//%a/*}"
@@ -66,5 +67,5 @@ after() { echo "--dependency=$1:${jobs[-1]}"; }
   fi
 }
 echo
-echo "Look at them with: squeue --me        memup status --run $RUN        tail -n 5 $LOGS/*.log"
+printf 'Look at them with: squeue --me        memup status --run %q        tail -n 5 %q/*.log\n' "$RUN" "$LOGS"
 echo "Give them up with: scancel ${jobs[*]}"

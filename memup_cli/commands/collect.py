@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from .. import console
 from ..configs import CollectOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
-from .options import command_function
+from .options import build, command_function
 from .status import QuietOption
 
 IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup import` brings them in
@@ -109,7 +109,8 @@ def continue_run(
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
     places = manifest.stages["collect"].get("places", {})
     task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"], **places)
-    options = CollectOptions(episodes=config["episodes"], test_episodes=config["test_episodes"], shard=shard or "0/1")
+    sizes = {name: config[name] for name in ("episodes", "test_episodes")}
+    options = build(CollectOptions, {**sizes, "shard": shard or "0/1"})
     stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
     collect(manifest.task["name"], task_options, options, stage)
 

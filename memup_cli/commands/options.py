@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,8 @@ from pydantic_core import PydanticUndefined
 from ..configs import STAGES, StageOptions
 from ..errors import UsageProblem
 from ..ranks import rank
+
+Options = TypeVar("Options", bound=BaseModel)
 
 SHORT = {"verbose": "-v"}
 SHARED = ("train-memory",)  # stages that torchrun can start
@@ -41,7 +43,7 @@ def command_function(
         flags = {name: value for name, value in given.items() if value is not None}
         from_file = _read_toml(flags.get("config"), stage, {_option(n, f): (n, f) for n, (_, f) in fields.items()})
         values = {**from_file, **flags}
-        body(**{key: _build(model, values) for key, model in models.items()})
+        body(**{key: build(model, values) for key, model in models.items()})
 
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_parameter(name, field, panels.get(key)) for name, (key, field) in fields.items()]
@@ -98,7 +100,8 @@ def _remark(field: FieldInfo, choices: tuple[str, ...]) -> str:
     return f" [dim]({'; '.join(parts)})[/dim]" if parts else ""
 
 
-def _build(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+def build(model: type[Options], values: dict[str, Any]) -> Options:
+    """UsageProblem, which names the option, if a value is not one of those it can have."""
     own = {field.alias or name: values[name] for name, field in model.model_fields.items() if name in values}
     try:
         return model(**own)
@@ -142,7 +145,8 @@ def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldI
     unknown = [key for key in own if key.replace("_", "-") not in known]
     if unknown:
         raise UsageProblem(
-            f"--config {path}: [{stage}] has no option {unknown[0]!r}. It takes: {', '.join(sorted(known))}."
+            f"--config {path}: [{stage}] has no option {', '.join(map(repr, unknown))}. It takes: "
+            f"{', '.join(sorted(known))}."
         )
     found = {}
     for key, value in {**shared, **own}.items():

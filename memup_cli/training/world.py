@@ -106,8 +106,9 @@ class World:
             return exchange()
         except RuntimeError as error:
             raise RankLost(
-                "another process of this training is gone; its own message, if it left one, is above. The last "
-                f"checkpoint is kept: start the same torchrun command again to continue. ({str(error).splitlines()[0]})"
+                "another process of this training is gone; its own message, if it left one, is above. What was saved "
+                "is kept: start the same torchrun command again, without --restart, to continue. "
+                f"({str(error).splitlines()[0]})"
             ) from None
 
 

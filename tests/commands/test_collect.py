@@ -57,6 +57,12 @@ def test_missing_shards_are_listed_as_a_job_array_takes_them():
     assert collect_command("runs/a b", entry).endswith("--run 'runs/a b' --shard I/12, for I in 0,4-6,10-11")
 
 
+def test_a_part_that_there_is_not_is_refused_when_a_run_is_continued(memup):
+    memup("collect", "tmaze", "--length", 20, "--episodes", 6, "--test-episodes", 2, "--run", "run", "--shard", "0/3")
+    refused = memup("collect", "--run", "run", "--shard", "3/3", code=2)
+    assert "--shard 3/3: must be I/N with I from 0 to N-1" in refused.err
+
+
 def test_a_missing_shard_is_named(memup):
     arguments = ["collect", "copy", "--episodes", 40, "--test-episodes", 8, "--run", "run"]
     for part in (0, 1, 3):

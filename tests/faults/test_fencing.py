@@ -1,15 +1,19 @@
 """Two attempts at one stage: the one that lost its lease commits nothing more, and says who has it."""
 
 import json
+import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from stores import lease as leases
 from stores.manifest import Manifest
 from tests.cli import environment, files_of
 from tests.faults.injection import Forks, Running
@@ -198,3 +202,38 @@ def test_restart_does_not_touch_the_scores_that_somebody_makes(forks, places, pr
     zombie.send_signal(signal.SIGCONT)
     assert zombie.wait().code == 0
     tally("score", faults=1)
+
+
+def test_an_owner_that_nobody_has_buried_is_dead(memup):
+    """Killed, and its parent has not asked for its exit code: as in containers whose first process never does."""
+    command = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", 3000, "--test-episodes", 10, "--run", "run"]
+    owner = memup.start(*command, "--workers", 1)
+    lease = memup.folder / "run/trajectories/train/0000.zarr/lease.json"
+    while not lease.exists():
+        assert owner.poll() is None, owner.communicate()[1]
+    owner.kill()
+    while Path(f"/proc/{owner.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+        pass
+    again = memup.start(*command)
+    while not (line := again.stderr.readline()).startswith("train: taking over"):
+        assert line, "it ended without taking over"
+    assert f"process {owner.pid} on " in line
+    again.terminate()
+    again.communicate()
+    assert again.returncode == 75
+    owner.communicate()
+
+
+@pytest.mark.parametrize("pid", [10**20, "12", -1, 0, None, True])
+def test_a_lease_that_makes_no_sense_stops_nobody(memup, pid):
+    command = ["collect", "tmaze", "--length", 20, "--episodes", 4, "--test-episodes", 1, "--run", "run"]
+    memup(*command)
+    lease = {"token": "a", "host": socket.gethostname(), "pid": pid, "born": "", "job": ""}
+    (memup.folder / "run/trajectories/train/0000.zarr/lease.json").write_text(json.dumps(lease))
+    memup(*command, "--restart")
+
+
+def test_a_process_with_the_number_of_a_dead_owner_is_another():
+    ours = leases.Lease("a", socket.gethostname(), os.getppid(), "", "")
+    assert leases.is_alive(ours)
+    assert not leases.is_alive(replace(ours, born="1"))  # whoever it belongs to: no permission is needed to look

@@ -110,6 +110,15 @@ def test_commands_that_read_take_a_url(memup, served, copied):
         list(memup_cli.open_trajectories(served, "test"))
 
 
+def test_a_run_with_weights_and_checkpoints_is_verified_at_a_url(memup, served):
+    memup("score", "--run", "run", "--updates", 10)
+    memup("train-memory", "--run", "run", "--updates", 4, "--checkpoint-every", 2)
+    assert memup("verify", "--run", served, "--json").json["ok"]
+    checkpoint = next((memup.folder / "run/memory").glob("checkpoint-*.pt"))
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    assert checkpoint.name in memup("verify", "--run", served, code=65).out
+
+
 WRITERS = [
     ["collect", "copy", "--episodes", 3],
     ["collect"],
