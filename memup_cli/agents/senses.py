@@ -70,7 +70,7 @@ class Outlook(nn.Module):
         if not (isinstance(memory.context, PointContext) and spec.query == (OBSERVATION, "action") and count):
             raise UsageProblem(
                 "--outlook asks the predictor about each action at the step at hand: it needs numbered actions and a "
-                "memory that was trained with --context point"
+                "memory that was trained with --context point. Without, use --no-outlook."
             )
         self.memory, self.predictor, self._inputs = memory.memory, memory.predictor, memory.inputs.size
         self.register_buffer("actions", torch.eye(count), persistent=False)
