@@ -46,7 +46,7 @@ class PPO:
     def learn(self, recording: Recording, seed: int, share: float) -> dict[str, float]:
         """Train on a recording; share = how much of the training lies behind."""
         config = self._config
-        advantage, target = self._advantages(recording, self._values(recording))
+        advantage, target = self.advantages(recording)
         played = played_rows(recording)
         mean, spread = _moments(advantage[played], recording.weights(played))
         advantage = (advantage - mean) / (spread + 1e-8)
@@ -109,9 +109,9 @@ class PPO:
         with torch.inference_mode():
             return self.policy.log_prob(features, action)[0]
 
-    def _advantages(self, recording: Recording, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def advantages(self, recording: Recording) -> tuple[np.ndarray, np.ndarray]:
         """Generalised advantage estimates and value targets, per row."""
-        config, envs = self._config, recording.envs
+        config, envs, value = self._config, recording.envs, self._values(recording)
         following = np.append(value[envs:], np.zeros(envs, np.float32))
         following[recording.ended.reshape(-1)] = 0
         if recording.final:
