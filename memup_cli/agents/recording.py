@@ -86,7 +86,8 @@ def sweep(
     recording: Recording, policy: Policy, rollout: int, device: torch.device, only: np.ndarray | None = None
 ) -> Iterator[Swept]:
     """Memory states of a bounded number of segments at a time, kept or computed again; `only` some of them (S,)."""
-    size = max(1, SWEEP_BYTES // (rollout * max(8 * policy.features, policy.sight.row_bytes)))
+    widest = max(policy.features, getattr(policy.core, "widest", 0))  # an outlook's layers are wider than the features
+    size = max(1, SWEEP_BYTES // (rollout * max(8 * widest, policy.sight.row_bytes)))
     wanted = np.arange(len(recording.segments)) if only is None else np.flatnonzero(only)
     for first in range(0, len(wanted), size):
         segments = wanted[first : first + size]

@@ -75,6 +75,7 @@ class Outlook(nn.Module):
         self.memory, self.predictor, self._inputs = memory.memory, memory.predictor, memory.inputs.size
         self.register_buffer("actions", torch.eye(count), persistent=False)
         self.size = self.memory.size + count
+        self.widest = 2 * count * memory.predictor.memory.out_features  # of the layers, for each step
 
     def initial(self, batch: int) -> State:
         state: State = self.memory.initial(batch)
