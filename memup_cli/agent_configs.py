@@ -20,7 +20,12 @@ class TrainAgentOptions(BaseModel):
         description="ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to "
         "remember by themselves.",
     )
-    steps: int = Field(3_000_000, ge=1, le=10**12, description="Environment steps at least: iterations are whole.")
+    steps: int = Field(
+        3_000_000,
+        ge=1,
+        le=10**12,
+        description="Environment steps at least: iterations are whole (tmaze from 100,000 steps on, ppo: one).",
+    )
     until_success: float | None = Field(
         None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
     )
@@ -40,7 +45,8 @@ class TrainAgentOptions(BaseModel):
     )
     outlook: bool = Field(
         False,
-        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action.",
+        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action (on in "
+        "two-colors and, for ppo, in tmaze from 100,000 steps on).",
         json_schema_extra={**SENSES, "both": True},
     )
     imitate: int = Field(

@@ -10,8 +10,9 @@ from ..errors import UsageProblem
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.stages import open_run, prepare_device, spec_of
 from ..training.targets import previous_action_field
-from .playing import OBSERVATION, to_device
 from .policies import Policy
+from .recording import to_device
+from .senses import OBSERVATION
 from .stage import AGENTS, load_policy
 
 

@@ -28,8 +28,9 @@ from ..training.scoring import ScoreConfig, score
 from ..training.stages import continue_command, record, split_of, weights_digest
 from ..training.weights import load_model
 from .environments import Arena, open_arena
-from .playing import OBSERVATION, Player
+from .playing import Player
 from .policies import Policy
+from .senses import OBSERVATION
 from .stage import AgentJob
 from .training import FROZEN_ROLLOUT, train
 

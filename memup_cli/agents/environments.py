@@ -75,6 +75,10 @@ class Arena:
             return np.clip(actions, self.actions.low, self.actions.high).astype(self.actions.dtype)
         return actions
 
+    def stored(self, actions: np.ndarray) -> np.ndarray:
+        """Actions as a recording holds them: millions of numbered ones, as bytes."""
+        return actions.astype(np.uint8) if isinstance(self.actions, Discrete) and self.actions.n <= 256 else actions
+
     def explore(self, actions: np.ndarray, epsilon: float, rng: np.random.Generator) -> None:
         """Replace a share of the actions (N, ...), in place, by random ones."""
         which = rng.random(self.count) < epsilon

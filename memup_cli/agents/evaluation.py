@@ -33,9 +33,7 @@ def evaluate(
         columns: list[np.ndarray] = []
         while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
             drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
-            recording = player.play(drawn, greedy=way == "greedy", epsilon=epsilon)
-            assert recording is not None
-            columns.append(np.stack([recording.returns, recording.lengths, recording.successes], 1))
+            columns.append(player.outcomes(drawn, greedy=way == "greedy", epsilon=epsilon))
         found[way] = _measure(np.concatenate(columns)[:episodes], seed)
     arena.close()
     return found

@@ -20,8 +20,8 @@ from .. import console
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..training.targets import discounted_returns, previous_actions
 from ..training.watch import give_back
-from .playing import to_device
 from .policies import ActorCritic
+from .recording import to_device
 from .senses import OBSERVATION
 
 TOGETHER = 16  # episodes whose steps are mixed; no more images are in RAM

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from stores.layout import Field
 
 from ..models.encoders import FieldEncoder
-from ..models.memory import State, Step
+from ..models.memory import State
+from ..models.memory import prepared as prepared_cell
 from ..models.predictor import MemoryModel
 from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
 from ..tasks.spec import TaskSpec
@@ -112,8 +113,7 @@ class Body(nn.Module):
 
     def prepared(self) -> Callable[[dict[str, Tensor], State], tuple[Tensor, Tensor, State]]:
         """One step of N environments, for many calls with the same weights: features (N, F), m (N, H), the state."""
-        core: Step = getattr(self.core, "prepared", lambda: self._single_step)()
-        encode, seen = self.inputs.forward, self._seen
+        core, encode, seen = prepared_cell(self.core), self.inputs.forward, self._seen
 
         def call(arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
             x = encode(arrays)
@@ -123,10 +123,6 @@ class Body(nn.Module):
             return self.look(arrays, m), m, state
 
         return call
-
-    def _single_step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        m, state = self.core(x.unsqueeze(1), state)
-        return m.squeeze(1), state
 
     def own_state(self) -> dict[str, Tensor]:
         """Weights that belong to the agent: a frozen memory stays where it was trained."""

@@ -6,7 +6,7 @@ are nothing but noise of the value, and normalising would blow that noise up.
 An iteration of very long episodes has millions of steps, of which few tell anything. `sample` of them are trained on,
 drawn half uniformly and half in proportion to their advantage, and weighted so that the gradient is that of all.
 With a frozen memory the unit that is drawn is a step; with a recurrent core it is a segment of `rollout` steps, begun
-from the stored state.
+from the stored state. Where a recording kept some steps for many, those count as many.
 """
 
 import itertools
@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .playing import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
+from .recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 
 FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 
@@ -46,10 +46,10 @@ class PPO:
     def learn(self, recording: Recording, seed: int, share: float) -> dict[str, float]:
         """Train on a recording; share = how much of the training lies behind."""
         config = self._config
-        advantage, target = self._advantages(recording, self._values(recording))
+        advantage, target = self.advantages(recording)
         played = played_rows(recording)
-        spread = float(advantage[played].std()) + 1e-8
-        advantage = (advantage - float(advantage[played].mean())) / spread
+        mean, spread = _moments(advantage[played], recording.weights(played))
+        advantage = (advantage - mean) / (spread + 1e-8)
         for group in self.optimiser.param_groups:
             group["lr"] = config["lr"] * (1 - 0.9 * share)
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 18))))
@@ -109,9 +109,9 @@ class PPO:
         with torch.inference_mode():
             return self.policy.log_prob(features, action)[0]
 
-    def _advantages(self, recording: Recording, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def advantages(self, recording: Recording) -> tuple[np.ndarray, np.ndarray]:
         """Generalised advantage estimates and value targets, per row."""
-        config, envs = self._config, recording.envs
+        config, envs, value = self._config, recording.envs, self._values(recording)
         following = np.append(value[envs:], np.zeros(envs, np.float32))
         following[recording.ended.reshape(-1)] = 0
         if recording.final:
@@ -138,7 +138,7 @@ class PPO:
     ) -> Iterator[dict[str, Tensor]]:
         """Steps drawn once, in a new order every epoch; as features, or as images and memory states to learn to see."""
         config, device = self._config, self._device
-        chosen, weight = draw(np.abs(advantage[played]), config["sample"], rng)
+        chosen, weight = draw(np.abs(advantage[played]), config["sample"], rng, recording.weights(played))
         rows = played[chosen]
         m, action = self._states_at(recording, rows), recording.take(rows, ("action",), device)["action"]
         tensors = {name: to_device(v, device) for name, v in (("advantage", advantage[rows]), ("target", target[rows]))}
@@ -190,7 +190,8 @@ class PPO:
         everything = np.arange(len(recording.segments))
         rows, exists = recording.rows(everything, self._width)
         size = np.where(exists, np.abs(advantage[rows]), 0).sum(1)
-        chosen, weight = draw(size, max(1, config["sample"] // self._width), rng)
+        stands_for = recording.weights(recording.segments[:, 0])
+        chosen, weight = draw(size, max(1, config["sample"] // self._width), rng, stands_for)
         log_prob = np.zeros(recording.reward.size, np.float32)
         for part in sweep(recording, self.policy, self._width, self._device, only=np.isin(everything, chosen)):
             before = self._log_probs(self.policy.look(part.arrays, part.m), part.arrays["action"])
@@ -217,15 +218,30 @@ def played_rows(recording: Recording) -> np.ndarray:
     return rows[exists]
 
 
-def draw(size: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Units to train on and their weights: all if they are no more than `count`; else half by size, half uniformly."""
+def _moments(values: np.ndarray, stands_for: np.ndarray | None) -> tuple[float, float]:
+    """Mean and standard deviation; each value counts as many times as it stands for."""
+    if stands_for is None:
+        return float(values.mean()), float(values.std())
+    mean = np.average(values, weights=stands_for)
+    return float(mean), float(np.sqrt(np.average((values - mean) ** 2, weights=stands_for)))
+
+
+def draw(
+    size: np.ndarray, count: int, rng: np.random.Generator, stands_for: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Units to train on and their weights: all if they are no more than `count`; else half by size, half uniformly.
+
+    stands_for: how many units each is there for; None: itself.
+    """
     total = len(size)
     if total <= count:
-        return np.arange(total), np.ones(total, np.float32)
-    p = 0.5 / total + 0.5 * size.astype(np.float64) / max(float(size.sum(dtype=np.float64)), 1e-12)
-    cumulated = np.cumsum(p)
+        return np.arange(total), np.ones(total, np.float32) if stands_for is None else stands_for.astype(np.float32)
+    sizes = size if stands_for is None else size * stands_for
+    units = total if stands_for is None else float(stands_for.sum())
+    p = 0.5 / units + 0.5 * size.astype(np.float64) / max(float(sizes.sum(dtype=np.float64)), 1e-12)  # of a unit
+    cumulated = np.cumsum(p if stands_for is None else p * stands_for)
     chosen = np.searchsorted(cumulated, rng.random(count) * cumulated[-1], side="right").clip(max=total - 1)
-    return chosen, (1 / (p[chosen] * total)).astype(np.float32)
+    return chosen, (1 / (p[chosen] * units)).astype(np.float32)
 
 
 def decayed_sums(recording: Recording, values: np.ndarray, decay: float, width: int) -> np.ndarray:

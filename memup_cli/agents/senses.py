@@ -7,7 +7,7 @@ from ..errors import UsageProblem
 from ..models.contexts import PointContext
 from ..models.encoders import FieldEncoder
 from ..models.images import SIZE
-from ..models.memory import State
+from ..models.memory import State, Step, prepared
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 
@@ -70,11 +70,12 @@ class Outlook(nn.Module):
         if not (isinstance(memory.context, PointContext) and spec.query == (OBSERVATION, "action") and count):
             raise UsageProblem(
                 "--outlook asks the predictor about each action at the step at hand: it needs numbered actions and a "
-                "memory that was trained with --context point"
+                "memory that was trained with --context point. Without, use --no-outlook."
             )
         self.memory, self.predictor, self._inputs = memory.memory, memory.predictor, memory.inputs.size
         self.register_buffer("actions", torch.eye(count), persistent=False)
         self.size = self.memory.size + count
+        self.widest = 2 * count * memory.predictor.memory.out_features  # of the layers, for each step
 
     def initial(self, batch: int) -> State:
         state: State = self.memory.initial(batch)
@@ -86,3 +87,13 @@ class Outlook(nn.Module):
         asked = x[..., self._inputs :].unsqueeze(-2).expand(*x.shape[:-1], len(self.actions), -1)
         c = torch.cat([asked, self.actions.expand(*asked.shape[:-1], -1)], -1)  # (B, r, A, C)
         return torch.cat([m, self.predictor(m.unsqueeze(-2), c)[..., 0]], -1), state
+
+    def prepared(self) -> Step:
+        """A single step, for many calls with the same weights."""
+        remember, promise, inputs = prepared(self.memory), self.predictor.prepared(self.actions), self._inputs
+
+        def step(x: Tensor, state: State) -> tuple[Tensor, State]:
+            m, state = remember(x[:, :inputs], state)
+            return torch.cat([m, promise(m, x[:, inputs:])], -1), state
+
+        return step

@@ -23,15 +23,19 @@ from ..training import checkpoint
 from ..training.metrics import Metrics
 from ..training.stages import note_resume
 from ..training.watch import peak_rss
-from .environments import open_arena
+from .environments import Arena, open_arena
 from .imitation import Imitation
-from .playing import Player, Recording
+from .playing import Player
 from .policies import Policy, QuantileNetwork, build_policy
 from .ppo import PPO
 from .qrdqn import QRDQN
+from .recording import Recording
 
 RECENT = 200  # training episodes that say how well it goes
 FROZEN_ROLLOUT = 128  # steps between two stored states of a frozen memory
+MOST_STEPS = 2_000_000  # of an iteration kept in RAM for PPO on a frozen memory; learning takes 200 bytes for each
+SHOWN = 100_000  # steps of an iteration after which the progress is shown
+MOST_SEEN = 4 << 30  # bytes of observations among them
 
 
 class Learner(Protocol):
@@ -70,6 +74,13 @@ class AgentTraining:
     @property
     def rollout(self) -> int:
         return FROZEN_ROLLOUT if self.memory is not None else int(self.config["rollout"])
+
+    def player(self, arena: Arena, policy: Policy) -> Player:
+        """A replay wants every step, and a recurrent core segments that follow each other: those keep all."""
+        limit = None
+        if self.memory is not None and not isinstance(policy, QuantileNetwork):
+            limit = min(MOST_STEPS, MOST_SEEN // policy.sight.row_bytes)
+        return Player(arena, policy, self.device, self.rollout, self.buffer_memory * MB, limit=limit)
 
 
 def build_learner(training: AgentTraining) -> Learner:
@@ -141,17 +152,28 @@ def train(
         imitation.run(lambda: bool(stop), save_if_due, training.quiet)
         save()
     arena = open_arena(training.task, training.spec, config["envs"])
-    player = Player(arena, learner.policy, training.device, training.rollout, training.buffer_memory * MB)
+    player = training.player(arena, learner.policy)
     plays, before = time.perf_counter(), steps
     with (
         Metrics(training.logs, iteration) as metrics,
         console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
     ):
+
+        def show(played: int) -> None:
+            if (more := steps + played - bar.done) >= SHOWN:
+                bar.advance(more)
+
         while steps < config["steps"] and not stop and not reached(config, recent):
             share = min(steps / config["steps"], 1.0)
             seed = _iteration_seed(training.seed, iteration)
             epsilon = learner.epsilon(share)
-            recording = player.play(seed, steps=config["iteration_steps"], epsilon=epsilon, stopped=lambda: bool(stop))
+            recording = player.play(
+                seed,
+                steps=config["iteration_steps"],
+                epsilon=epsilon,
+                stopped=lambda: bool(stop),
+                told=show,
+            )
             if recording is None:
                 break
             recent.extend(zip(recording.returns, recording.lengths, recording.successes, strict=True))
@@ -170,7 +192,7 @@ def train(
             steps += recording.steps
             now = {**summarise(recording.returns, recording.lengths, recording.successes), **found}
             metrics.write(iteration, steps=steps, **now)
-            bar.advance(recording.steps, _progress(recent))
+            bar.advance(steps - bar.done, _progress(recent))
             if time.monotonic() - last_saved >= training.checkpoint_every:
                 metrics.sync()
                 save()

@@ -20,7 +20,7 @@ from ..training.stages import open_run, prepare_device, spec_of
 from ..training.targets import previous_action_field
 from ..training.weights import load_model
 from .environments import check_space
-from .playing import OBSERVATION
+from .senses import OBSERVATION
 
 
 def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "last", device: str = "cpu") -> "Memory":

@@ -21,6 +21,20 @@ State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State], tuple[Tensor, State]]  # x (N, F), state -> m (N, size), state
 
 
+def prepared(cell: Any) -> Step:
+    """A single step of any cell, for many calls with the same weights: its own one, if it has one."""
+    step: Step = cell.prepared() if hasattr(cell, "prepared") else _short_walk(cell)
+    return step
+
+
+def _short_walk(cell: Any) -> Step:
+    def step(x: Tensor, state: State) -> tuple[Tensor, State]:
+        m, state = cell(x.unsqueeze(1), state)
+        return m.squeeze(1), state
+
+    return step
+
+
 class Cell(Protocol):
     size: int
 
@@ -94,12 +108,7 @@ class RecurrentMemory(nn.Module):
     def prepared(self) -> Step:
         """A single step, for many calls with the same weights."""
         if self.layers > 1:
-
-            def steps(x: Tensor, state: State) -> tuple[Tensor, State]:
-                m, state = self(x.unsqueeze(1), state)
-                return m.squeeze(1), state
-
-            return steps
+            return _short_walk(self)
         cell, embedding = self.cell, self.embedding
         weights: Any = cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0
         is_lstm = isinstance(cell, nn.LSTM)

@@ -1,5 +1,6 @@
 """Memory and predictor together: q_phi(y_k | m_t, c_k), the model that train-memory trains and evaluate reads."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,6 +26,21 @@ def _first_layer(memory: int, context: int, hidden: int) -> tuple[nn.Linear, nn.
     return parts
 
 
+Promise = Callable[[Tensor, Tensor], Tensor]  # m (N, H), the beginnings of contexts (N, C - D) -> (N, A)
+
+
+def _for_choices(layer: nn.Linear, choices: Tensor) -> Callable[[Tensor], Tensor]:
+    """A linear layer on contexts that end with each of some choices (A, D): (N, C - D) -> (N, A, hidden).
+
+    What the choices give is computed once for all calls.
+    """
+    begin, end = layer.weight.detach().split([layer.in_features - choices.shape[1], choices.shape[1]], 1)
+    begin, fixed = begin.t().contiguous(), choices @ end.t()
+    if layer.bias is not None:
+        fixed = fixed + layer.bias.detach()
+    return lambda asked: (asked @ begin).unsqueeze(1) + fixed
+
+
 class PlainMLP(nn.Module):
     """Three layers on [m, c]; the first in two parts: what a state gives is computed once for all its targets."""
 
@@ -36,6 +52,11 @@ class PlainMLP(nn.Module):
     def forward(self, m: Tensor, c: Tensor) -> Tensor:
         out: Tensor = self.rest(F.relu(self.memory(m) + self.context(c)))
         return out
+
+    def prepared(self, choices: Tensor) -> Promise:
+        """The first output for contexts that end with each of the choices (A, D); for many calls."""
+        context, memory, rest = _for_choices(self.context, choices), self.memory, self.rest
+        return lambda m, asked: rest(F.relu(memory(m).unsqueeze(1) + context(asked)))[..., 0]
 
 
 class GatedMLP(nn.Module):
@@ -53,6 +74,12 @@ class GatedMLP(nn.Module):
     def forward(self, m: Tensor, c: Tensor) -> Tensor:
         out: Tensor = self.rest(F.relu((self.memory(m) + self.context(c)) * self.gate(c)))
         return out
+
+    def prepared(self, choices: Tensor) -> Promise:
+        """As PlainMLP.prepared()."""
+        memory, rest = self.memory, self.rest
+        context, gate = _for_choices(self.context, choices), _for_choices(self.gate, choices)
+        return lambda m, asked: rest(F.relu((memory(m).unsqueeze(1) + context(asked)) * gate(asked)))[..., 0]
 
 
 PREDICTORS: dict[str, type[GatedMLP] | type[PlainMLP]] = {"mlp": PlainMLP, "gated": GatedMLP}

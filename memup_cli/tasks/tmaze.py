@@ -36,6 +36,7 @@ LONG_RECIPE = {
     "evaluate_every": 1000,
     "evaluate_episodes": 32,
 }
+LONG_ENVS = 64
 
 
 class CorridorOptions(TaskOptions):
@@ -135,8 +136,13 @@ class Corridors:
             gamma=0.0,
             evaluate=StepRule("observation", 1, column=1),
             near=(RIGHT - WRONG) / 2,  # on the right side of the middle between the two outcomes
-            recipes={"fast": LONG_RECIPE} if self._long else {},
+            recipes={"fast": LONG_RECIPE, "ppo": self._agent_recipe} if self._long else {},
         )
+
+    @property
+    def _agent_recipe(self) -> dict[str, Any]:
+        """One iteration: who asks the predictor is right from the start, and learning from chance would take many."""
+        return {"outlook": True, "envs": LONG_ENVS, "steps": LONG_ENVS * self.options.length}
 
     @property
     def _long(self) -> bool:

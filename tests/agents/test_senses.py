@@ -107,3 +107,15 @@ def test_an_outlook_needs_a_predictor_that_can_be_asked_about_one_step():
     config = {**TrainAgentOptions(outlook=True).model_dump(), "agent": "ppo"}
     with pytest.raises(UsageProblem, match="--outlook"):
         build_policy(SPEC, memory(context="window"), config)
+
+
+@pytest.mark.parametrize("predictor", ["mlp", "gated"])
+@pytest.mark.parametrize("cell", ["lstm", "none"])
+def test_a_single_step_with_an_outlook_is_that_of_a_sequence(predictor: str, cell: str):
+    config = {**TrainAgentOptions(outlook=True).model_dump(), "agent": "ppo"}
+    policy = build_policy(SPEC, memory(predictor=predictor, cell=cell), config)
+    state = policy.core.initial(30)
+    with torch.no_grad():
+        _, m, _ = policy.prepared()(arrays(), state)
+        wanted, _ = policy.remember({name: values.unsqueeze(1) for name, values in arrays().items()}, state)
+    torch.testing.assert_close(m, wanted.squeeze(1), atol=1e-5, rtol=0)
