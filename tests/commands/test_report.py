@@ -13,7 +13,7 @@ from memup_cli.reports.seeds import combine
 from memup_cli.training.timeline import BUCKETS, Track, prediction_points
 from stores.manifest import Manifest
 from tests.browser import Browser, needs_browser
-from tests.cli import COLLECT_MAZE, Memup
+from tests.cli import COLLECT_MAZE, Memup, files_of
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +149,18 @@ def test_wrong_calls_are_explained(memup):
     manifest = memup.folder / "run/manifest.json"
     manifest.write_text(manifest.read_text().replace("tmaze", "tmoze"))
     assert "checksum" in memup("report", "run", code=65).err
+
+
+def test_a_report_replaces_no_file_of_a_run(memup):
+    memup(*COLLECT_MAZE)
+    shutil.copytree(memup.folder / "run", memup.folder / "other")
+    (memup.folder / "run/notes.md").write_text("mine")
+    before = files_of(memup.folder)
+    for place in ("run/manifest.json", "other/manifest.json", "run/trajectories/report.html", "run/notes.md"):
+        assert f"--output {place}" in memup("report", "run", "--format", "json", "--output", place, code=2).err
+    assert files_of(memup.folder) == before
+    for ending in ("html", "md", "json"):  # a report replaces a report
+        memup("report", "run", "--format", ending, "--output", "run/second.txt")
 
 
 def test_seeds_become_a_mean_with_a_band(memup, run):
