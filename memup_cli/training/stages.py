@@ -118,12 +118,15 @@ def is_up_to_date(
 
 
 def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[], None] = allowed, **more: Any) -> None:
-    """Write the stage's entry, unless another attempt took over: what is given replaces what was there before."""
+    """Write the stage's entry, unless another attempt took over: what is given replaces what was there before.
+
+    A stage that records more than once that it is running gives when it `started`.
+    """
     with turn(manifest.run):
         manifest.data = Manifest.load(manifest.run).data
-        entry = {**manifest.stages.get(stage, {}), **more, "status": status}
-        entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
-        manifest.stages[stage] = entry
+        clock = {"started" if status == "running" else "finished": now()}
+        earlier = manifest.stages.get(stage, {})
+        manifest.stages[stage] = {**earlier, **clock, **more, "status": status, "attempt": attempt()}
         manifest.save(still_ours)
 
 
