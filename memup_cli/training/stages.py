@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
 from ..interrupts import StopFlag
+from ..invocation import command_words
 from ..ranks import rank
 from ..runs import (
     again,
@@ -222,7 +222,7 @@ def tensors_digest(weights: dict[str, torch.Tensor]) -> str:
 
 def continue_command() -> str:
     """This command without --restart, which would discard what was saved."""
-    return shlex.join(["memup", *(word for word in sys.argv[1:] if word != "--restart")])
+    return shlex.join(word for word in command_words() if word != "--restart")
 
 
 def note_resume(stage: str, where: str, quiet: bool) -> None:
