@@ -151,6 +151,23 @@ def test_wrong_calls_are_explained(memup):
     assert "checksum" in memup("report", "run", code=65).err
 
 
+def test_what_was_deleted_or_garbled_is_named(memup, run):
+    (run / "evaluation/timeline.json").unlink()
+    shutil.rmtree(run / "logs/train-memory")
+    with (run / "logs/train-agent-ppo/metrics.jsonl").open("a") as log:
+        log.write('garbled\n{"update": \n{"update": 9, "st')
+    shown = memup("report", "run", "--json").json
+    assert [hint["what"] for hint in shown["missing"]] == [
+        "No timeline: evaluation/timeline.json is missing or unusable."
+    ]
+    assert shown["problems"] == [
+        "run: train-memory: there are no curves: logs/train-memory is missing",
+        "run: 2 lines of logs/train-agent-ppo/metrics.jsonl could not be read",
+    ]
+    edit(run, lambda manifest: manifest.stages["evaluate"]["config"].update(timelines=0))
+    assert "No timeline: the evaluation drew none." in memup("report", "run").out
+
+
 def test_a_report_replaces_no_file_of_a_run(memup):
     memup(*COLLECT_MAZE)
     shutil.copytree(memup.folder / "run", memup.folder / "other")
