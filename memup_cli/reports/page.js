@@ -188,6 +188,12 @@ function table(columns, rows) {
   const body = el("tbody");
   const heads = columns.map((column) => el("th", { scope: "col" }, el("button", { type: "button", onclick: () => sort(column) }, column.name)));
   let sorted = null, up = true;
+  /* On a narrow page rows carry their labels and there is no head to click. */
+  const pick = rows.length < 2 ? null : el("select", { class: "sort", "aria-label": "sort by", onchange: () => {
+    const [i, way] = pick.value.split(" ");
+    sorted = null;
+    for (let k = 0; k < (way === "up" ? 1 : 2); k++) sort(columns[i]);
+  } }, el("option", { value: "", disabled: "", selected: "" }, "sort by …"), ...columns.flatMap((c, i) => [el("option", { value: `${i} up` }, `${c.name} ↑`), el("option", { value: `${i} down` }, `${c.name} ↓`)]));
   const fill = (list) => body.replaceChildren(...list.map((row) => el("tr", {}, ...columns.map((c) => el("td", { "data-name": c.name, class: c.note && c.note(row) ? "note" : null }, c.show ? c.show(row) : num(c.value(row)))))));
   function sort(column) {
     up = sorted === column ? !up : true;
@@ -201,7 +207,7 @@ function table(columns, rows) {
     }));
   }
   fill(rows);
-  return el("div", { class: "card table" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
+  return el("div", { class: "card table" }, pick, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
 }
 
 /* One episode: uncertainty, targets chosen from t, y and its prediction, where the memory writes. */
@@ -430,7 +436,7 @@ function detail(run) {
 function overview() {
   const labels = [...new Set(data.runs.flatMap((r) => r.figures.map((f) => f.label)))];
   const of = (run, label) => run.figures.find((f) => f.label === label);
-  const content = section("Final figures", "Click a column to sort by it.", table([
+  const content = section("Final figures", "Sort by any column.", table([
     { name: "run", value: (r) => r.name }, { name: "task", value: (r) => r.task.name, show: (r) => `${r.task.name} ${Object.values(r.task.options).filter((v) => typeof v === "number" && v).join(" ")}` }, { name: "seed", value: (r) => r.seed },
     ...labels.map((label) => ({ name: label, value: (r) => of(r, label)?.value, show: (r) => { const f = of(r, label); return f ? figure(f.value, f.format) : ""; } })),
   ], data.runs));

@@ -258,6 +258,18 @@ def test_several_runs_can_be_sorted_and_chosen(memup, run):
         first = browser.run(names)
         browser.run("document.querySelectorAll('th button')[0].click()")
         assert {first, browser.run(names)} == {"run", "second"}
+        for way, wanted in (("up", "run"), ("down", "second")):
+            browser.run(f"(() => {{ const s = document.querySelector('.sort'); s.value = '0 {way}'; "
+                        "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
+            assert browser.run(names) == wanted
+        browser.resize(500, 800)
+        browser.frame()
+        heads = "getComputedStyle(document.querySelector('thead')).display"
+        assert browser.run(heads) == "none"  # every row says what its values are
+        assert browser.run("document.querySelector('.lengths .count').getBoundingClientRect().width") > 0
+        browser.resize(1100, 800)
+        browser.frame()
+        assert browser.run(heads) == "table-header-group"
         browser.run("(() => { const s = document.querySelector('#run'); s.value = 1; "
                     "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
         assert browser.run("document.querySelectorAll('#detail .stages details').length") == 6
