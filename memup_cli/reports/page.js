@@ -397,7 +397,7 @@ function lengths(run) {
   for (const r of rows) {
     const bar = el("i");
     bar.style.width = `${(100 * r[main]) / top}%`;
-    box.append(el("span", {}, r.from === r.to ? num(r.from) : `${num(r.from)} – ${num(r.to)}`), el("div", { class: "bar" }, bar), el("b", {}, figure(r[main], main)), el("span", { class: "soft count" }, `${num(r.count)} targets`));
+    box.append(el("span", {}, r.from === r.to ? num(r.from) : `${num(r.from)}–${num(r.to)}`), el("div", { class: "bar" }, bar), el("b", {}, figure(r[main], main)), el("span", { class: "soft count" }, `${num(r.count)} targets`));
   }
   return section("Error by dependency length", `${main === "rmse" ? "RMSE" : "Accuracy"} at the steps that matter, by how many steps they lie from the start of the episode.`, box);
 }

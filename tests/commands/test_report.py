@@ -105,7 +105,11 @@ def test_the_formats_hold_the_same_figures(memup, run):
     assert data["curves"]["train-agent/ppo"]["axis"] == "steps"
     text = memup("report", "--run", "run", "--format", "md", "--output", "-").out
     assert f"| memory rmse | {rmse:.4g} |" in text
-    assert "### Error by dependency length" in text
+    lengths = re.findall(r"^\| (\d+)(?:-(\d+))? \| \d+ \|", text.split("### Error by dependency length")[1], re.M)
+    ends = [int(end or row[0]) for row in lengths for end in row]
+    assert len(lengths) > 2
+    assert ends == sorted(ends)
+    assert all(before < after for before, after in zip(ends[1::2], ends[2::2], strict=False))  # ranges share no step
     page = (run / "report.html").read_text()
     assert "src=" not in page.split('id="data"')[0]
     assert "@import" not in page
