@@ -4,6 +4,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 const root = document.documentElement;
 const COLORS = 8;
+const THUMB = 16; // of a slider, as in the style
 
 /* Elements. Texts are only ever set as text, so nothing in the data can become markup. */
 function el(tag, attributes = {}, ...children) {
@@ -225,7 +226,7 @@ function timeline(found) {
     const points = episode.points;
     chosen = points ? nearest(points.t, episode.length * 0.1) : 0;
     slider.hidden = !points;
-    if (points) { slider.max = points.t.length - 1; slider.value = chosen; }
+    if (points) { slider.max = episode.length - 1; slider.value = points.t[chosen]; }
     again();
   }
   function say() {
@@ -236,7 +237,7 @@ function timeline(found) {
     const items = order.map((i) => el("li", {}, el("b", {}, `step ${num(targets[i])}`), ` (in ${num(targets[i] - t)}): y ${num(points.y[chosen][i])}, `,
       `predicted ${num(points.prediction[chosen][i])}`, classes ? `, p(y) ${share(points.right[chosen][i])}` : ""));
     const more = found.targets > found.shown ? `, the best ${found.shown} of ${found.targets}` : "";
-    reading.replaceChildren(el("div", {}, el("b", { class: "t" }, `t = ${num(t)}`), el("span", { class: "soft" }, ` : ${targets.length} target${targets.length === 1 ? "" : "s"} chosen from here on${more}, predicted from the memory at t`)), el("ol", {}, ...items));
+    reading.replaceChildren(el("div", {}, el("b", { class: "t" }, `t = ${num(t)}`), el("span", { class: "soft" }, `: ${targets.length} target${targets.length === 1 ? "" : "s"} chosen from here on${more}, predicted from the memory at t`)), el("ol", {}, ...items));
   }
   function render(width) {
     const left = 46, right = 10, lane = 64, gap = 26, tall = width < 420 ? 74 : 92;
@@ -244,6 +245,8 @@ function timeline(found) {
     const height = lane + names.length * (tall + gap) + 18;
     const X = (step) => left + ((step + 0.5) / episode.length) * (width - left - right);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `episode ${episode.episode} step by step` });
+    slider.style.marginLeft = `${X(0) - THUMB / 2}px`;
+    slider.style.width = `${X(episode.length - 1) - X(0) + THUMB}px`;
     const past = draw("rect", { x: left, y: lane, height: height - lane - 18, width: 0, opacity: 0.06 }, "var(--ink)");
     svg.append(past);
     const titles = { score: found.scores === "online" ? "uncertainty (error of the model itself)" : "uncertainty of the detector", y: classes ? "class y, and the class predicted" : `y (${found.target}), and its prediction`, right: "probability of the right class", memory: "memory writes: |m(t) − m(t−1)|" };
@@ -304,7 +307,7 @@ function timeline(found) {
       const box = svg.getBoundingClientRect();
       const step = ((event.clientX - box.left) * (width / box.width) - left) / (width - left - right) * episode.length;
       chosen = nearest(episode.points.t, step);
-      slider.value = chosen;
+      slider.value = episode.points.t[chosen];
       point();
     };
     svg.addEventListener("pointermove", follow);
@@ -312,7 +315,14 @@ function timeline(found) {
     plot.replaceChildren(svg);
     point();
   }
-  slider.addEventListener("input", () => { chosen = Number(slider.value); point(); });
+  const move = (to) => { chosen = to; slider.value = episode.points.t[chosen]; point(); };
+  slider.addEventListener("input", () => move(nearest(episode.points.t, Number(slider.value))));
+  slider.addEventListener("keydown", (event) => { // of a long episode not every step is a point
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    move(Math.max(0, Math.min(episode.points.t.length - 1, chosen + by)));
+  });
   const again = fitted(plot, render);
   start(episode);
   const mark = (c, text) => el("span", {}, swatch(c), text);

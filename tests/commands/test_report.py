@@ -225,6 +225,16 @@ def test_the_page_draws_and_answers(memup, run):
         browser.run("(() => { const s = document.querySelector('input[type=range]'); s.value = 2; "
                     "s.dispatchEvent(new Event('input')); })()")  # fmt: skip
         assert browser.run("document.querySelector('.reading .t').textContent") == "t = 2"
+        assert browser.run("document.querySelector('.reading div').textContent").startswith("t = 2: 1 target")
+        for value in (0, 20, 39):  # the thumb, 16 pixels wide, is below the cursor
+            apart = browser.run(
+                f"(() => {{ const s = document.querySelector('input[type=range]'); s.value = {value}; "
+                "s.dispatchEvent(new Event('input')); const b = s.getBoundingClientRect(); "
+                "const thumb = b.left + 8 + (s.value / s.max) * (b.width - 16); "
+                "const at = document.querySelector('.timeline .cursor').getBoundingClientRect(); "
+                "return thumb - (at.left + at.right) / 2; })()"
+            )
+            assert abs(apart) < 1.5
 
         read = "document.querySelector('.chart .legend').textContent"
         assert "at the last update" in browser.run(read)
