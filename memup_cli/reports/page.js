@@ -327,7 +327,8 @@ function timeline(found) {
   start(episode);
   const mark = (c, text) => el("span", {}, swatch(c), text);
   return el("div", { class: "card" }, el("div", { class: "controls" }, pick), plot, slider, reading,
-    el("div", { class: "key" }, mark(color(0), "uncertainty"), mark("var(--soft)", "y; rings where it counts"), mark(color(1), "prediction from the state there; chosen targets"), mark(color(2), "memory writes")));
+    el("div", { class: "key" }, mark(color(0), "uncertainty"), mark("var(--soft)", "y; rings where it counts"), mark(color(1), "prediction from the state there; chosen targets"), mark(color(2), "memory writes")),
+    el("p", { class: "aside" }, "The line of predictions counts at the rings, the steps that matter. Elsewhere nothing has asked the predictor to be right."));
 }
 
 /* Sections. */

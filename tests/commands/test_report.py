@@ -226,6 +226,7 @@ def test_the_page_draws_and_answers(memup, run):
                     "s.dispatchEvent(new Event('input')); })()")  # fmt: skip
         assert browser.run("document.querySelector('.reading .t').textContent") == "t = 2"
         assert browser.run("document.querySelector('.reading div').textContent").startswith("t = 2: 1 target")
+        assert "nothing has asked the predictor" in browser.run("document.querySelector('.aside').textContent")
         for value in (0, 20, 39):  # the thumb, 16 pixels wide, is below the cursor
             apart = browser.run(
                 f"(() => {{ const s = document.querySelector('input[type=range]'); s.value = {value}; "
