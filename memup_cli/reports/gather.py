@@ -124,7 +124,7 @@ def _seconds(entry: dict[str, Any]) -> float | None:
 
 
 def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
-    """{"axis": ..., "series": {name: {"x": [...], "y": [...]}}} of every number that was logged."""
+    """{"axis": ..., "each": lines to a point, "series": {name: {"x": [...], "y": [...]}}} of all numbers logged."""
     names = dict.fromkeys(key for row in rows for key in row if key not in ("update", "steps"))
     series = {}
     for name in names:
@@ -132,7 +132,7 @@ def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
         points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if _is_number(x) and _is_number(y)]
         if points:
             series[name] = _thinned(points)
-    return {"axis": axis, "series": series}
+    return {"axis": axis, "each": -(-len(rows) // POINTS), "series": series}
 
 
 def _is_number(value: Any) -> bool:

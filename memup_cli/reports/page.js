@@ -90,7 +90,7 @@ function fitted(place, render) {
 }
 
 /* A line chart with a band, a log scale and a read-out: legend and read-out are one, so nothing jumps. */
-function chart({ title, axis, series, kind = "number", asked = null }) {
+function chart({ title, axis, series, kind = "number", asked = null, each = 1 }) {
   const plot = el("div", { class: "plot" });
   const legend = el("div", { class: "legend" });
   const positive = series.every((s) => (s.low || s.y).every((v) => v > 0));
@@ -104,7 +104,9 @@ function chart({ title, axis, series, kind = "number", asked = null }) {
   const xs = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
   function read() {
     const at = cursor === null ? null : xs[cursor];
-    legend.replaceChildren(el("span", { class: "at" }, at === null ? `at the last ${axis === "steps" ? "step" : axis}` : `at ${axis === "steps" ? "step" : axis} ${num(at)}`));
+    const place = `${at === null ? "at the last " : "at "}${axis === "steps" ? "step" : axis}${at === null ? "" : ` ${num(at)}`}`;
+    const over = axis !== "steps" ? "" : each > 1 ? `, mean of ${each} iterations` : ", mean of that iteration";
+    legend.replaceChildren(el("span", { class: "at" }, place + over));
     series.forEach((s, i) => {
       const k = at === null ? s.x.length - 1 : nearest(s.x, at);
       const outside = at !== null && (at > s.x[s.x.length - 1] || at < s.x[0]);
@@ -363,20 +365,20 @@ function stages(run) {
         s.stale.length ? el("p", {}, `Stale: ${s.stale.join(", ")} changed since it ran.`) : null, ...s.missing.slice(0, 8).map((m) => el("p", {}, m)),
         s.command ? el("code", { class: "code" }, s.command) : null,
         el("div", { class: "pairs" }, s.host ? el("span", {}, "on ", el("b", {}, s.host)) : null, s.job ? el("span", {}, "job ", el("b", {}, s.job)) : null, s.started ? el("span", {}, "started ", el("b", {}, moment(s.started))) : null),
-        pairs(s.versions, "with"), pairs(s.inputs, "from"), pairs(s.outputs, "made"), pairs(plain, "figures"), pairs(s.config, "options")));
+        pairs(s.versions, "with"), pairs(s.inputs, "from"), pairs(s.outputs, "made"), pairs(plain, s.name.startsWith("train-agent/") ? "figures (return, length and success: mean of the last 200 training episodes at most)" : "figures"), pairs(s.config, "options")));
   }));
 }
 
 const MAIN = /^(loss|test_rmse|test_accuracy|return_mean|success_rate)$/;
 const NAMES = { loss: "training loss", test_rmse: "test RMSE", test_accuracy: "test accuracy", return_mean: "return", success_rate: "success" };
-function stageCharts(stage, lines, configs) {
+function stageCharts(stage, lines, configs, each) {
   /* lines: [{name, color, series: {name: {x, y, low, high, count}}}] */
   const agent = stage.startsWith("train-agent"), axis = agent ? "steps" : "update";
   const names = [...new Set(lines.flatMap((l) => Object.keys(l.series)))];
   const make = (name) => {
     const wanted = { test_rmse: "until_rmse", test_accuracy: "until_accuracy", success_rate: "until_success" }[name];
     const asked = [...new Set(configs.map((c) => c[wanted]).filter((v) => typeof v === "number"))];
-    return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
+    return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, each, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
       series: lines.filter((l) => l.series[name]).map((l) => ({ name: l.name, color: l.color, ...l.series[name] })) });
   };
   const main = names.filter((n) => MAIN.test(n) && !(agent && n === "loss")), rest = names.filter((n) => !main.includes(n));
@@ -392,7 +394,7 @@ function curves(run) {
     if (stage === "train-memory" || stage.startsWith("train-baseline/"))
       for (const [name, s] of Object.entries(found.series)) if (name === "loss" || name === "test_rmse" || name === "test_accuracy") (compared[name] ||= []).push({ name: stage === "train-memory" ? "memup" : stage.split("/")[1], ...s });
     if (stage.startsWith("train-baseline/")) continue;
-    content.push(...stageCharts(stage, [{ name: "this run", color: color(0), series: found.series }], [configs[stage] || {}]));
+    content.push(...stageCharts(stage, [{ name: "this run", color: color(0), series: found.series }], [configs[stage] || {}], found.each));
   }
   const baselines = Object.keys(run.curves).some((s) => s.startsWith("train-baseline/"));
   if (baselines) content.push(el("div", { class: "charts baselines" }, ...Object.entries(compared).filter(([n]) => n !== "loss" || Object.keys(compared).length === 1).map(([name, list]) =>
@@ -455,7 +457,7 @@ function overview() {
   for (const [stage, groups] of Object.entries(data.groups)) {
     const lines = groups.map((g, i) => ({ name: g.label, color: color(i), series: Object.fromEntries(Object.entries(g.series).map(([n, s]) => [n, { ...s, y: s.mean }])) }));
     const configs = groups.flatMap((g) => g.runs.map((r) => data.runs[r].stages.find((s) => s.name === stage).config));
-    content.push(...stageCharts(stage, lines, configs));
+    content.push(...stageCharts(stage, lines, configs, Math.max(...groups.flatMap((g) => g.runs.map((r) => data.runs[r].curves[stage].each)))));
   }
   return content.filter(Boolean);
 }

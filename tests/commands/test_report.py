@@ -239,6 +239,9 @@ def test_the_page_draws_and_answers(memup, run):
 
         read = "document.querySelector('.chart .legend').textContent"
         assert "at the last update" in browser.run(read)
+        legends = browser.run("[...document.querySelectorAll('.chart .legend')].map((l) => l.textContent)")
+        assert any("at the last step, mean of that iteration" in legend for legend in legends)
+        assert "mean of the last 200 training episodes" in browser.run("document.querySelector('.stages').textContent")
         browser.hover(".chart svg", 0.2)
         assert "at update" in browser.run(read)
         pressed = "document.querySelector('.chart .log').getAttribute('aria-pressed')"
