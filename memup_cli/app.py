@@ -28,6 +28,7 @@ from .commands import (
 )
 from .commands.options import flowing
 from .errors import MemupError, exit_code
+from .invocation import take_variables
 from .ranks import rank
 
 ORDER = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate", "report")
@@ -79,11 +80,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    pass
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    if command := commands.get(context.invoked_subcommand or ""):
+        take_variables(command.params)
 
 
 def main() -> None:

@@ -46,6 +46,10 @@ def result(data: dict[str, Any], as_json: bool, table: Callable[[], Any]) -> Non
         stdout.print(shown, markup=False, soft_wrap=isinstance(shown, str))
 
 
+def human_range(first: int, last: int) -> str:
+    return f"{first:,}" if first == last else f"{first:,}-{last:,}"
+
+
 def human_bytes(number: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if number < 1000:

@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import socket
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +22,7 @@ from stores.reader import Shard, shard_exists
 from stores.remote import is_url, open_place
 
 from .errors import StageMissing, UsageProblem
+from .invocation import command_words
 
 HOME = Path("runs")
 SPLITS = ("train", "test")
@@ -93,7 +93,7 @@ def attempt() -> dict[str, Any]:
         "host": socket.gethostname(),
         "job": job_id(),
         "pid": os.getpid(),
-        "command": shlex.join(["memup", *sys.argv[1:]]),
+        "command": shlex.join(command_words()),
         "versions": _versions(),
     }
 

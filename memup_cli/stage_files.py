@@ -66,26 +66,32 @@ def altered_descriptions(manifest: Manifest) -> dict[Path, dict[str, Any]]:
     return found
 
 
-def logged(run: Path, stage: str) -> list[dict[str, Any]]:
-    """Lines of a stage's metrics.jsonl; what a killed attempt left half-written is skipped."""
+def log_path(run: Path, stage: str) -> Path:
     folder = stage.replace("/", "-") if stage.startswith("train-agent") else stage
-    path = inside(run, f"logs/{folder}/metrics.jsonl", "logs")
+    return inside(run, f"logs/{folder}/metrics.jsonl", "logs")
+
+
+def logged(run: Path, stage: str) -> tuple[list[dict[str, Any]], int]:
+    """Lines of a stage's metrics.jsonl, and how many are garbled; a last one left half-written is only skipped."""
+    path = log_path(run, stage)
     if not path.exists():
-        return []
-    rows = []
-    for line in read_file(path).splitlines():
+        return [], 0
+    rows, unread = [], 0
+    for line in read_file(path).splitlines(keepends=True):
         try:
             row = json.loads(line)
-        except ValueError:
-            continue
+        except (ValueError, RecursionError):
+            row = None
         if isinstance(row, dict) and isinstance(row.get("update"), int):
             rows.append(row)
-    return rows
+        elif line.endswith(b"\n"):
+            unread += 1
+    return rows, unread
 
 
 def latest(run: Path, stage: str) -> dict[str, Any]:
     """How far a stage that is still running has come: the last value of everything that it logged."""
     found: dict[str, Any] = {}
-    for row in logged(run, stage):
+    for row in logged(run, stage)[0]:
         found |= row
     return found

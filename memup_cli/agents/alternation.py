@@ -96,7 +96,8 @@ def alternate(
             if stop:  # a signal between two phases, each of which has a flag of its own
                 raise stop.error(f"round {entry['round']} has come to {phase}", continue_command())
             entry["phase"] = phase
-            record(job.manifest, job.stage, "running", still_ours, rounds=rounds)
+            started = job.manifest.stages[job.stage]["started"]
+            record(job.manifest, job.stage, "running", still_ours, rounds=rounds, started=started)
 
         try:
             note("collect")

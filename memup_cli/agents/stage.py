@@ -18,7 +18,7 @@ from ..agent_configs import AGENTS, MEMORY_AGENTS, TrainAgentOptions
 from ..errors import BadInput, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
-from ..runs import again, altered_weights
+from ..runs import again, altered_weights, now
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
 from ..training.stages import (
@@ -156,7 +156,7 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
     stop = StopFlag()
 
     with stop, owned(job.folder, job.quiet) as still_ours:
-        note = partial(record, job.manifest, job.stage, still_ours=still_ours)
+        note = partial(record, job.manifest, job.stage, still_ours=still_ours, started=now())
 
         def saved(steps: int) -> None:
             note("running", progress={"done": steps, "total": total})

@@ -63,18 +63,17 @@ def _table(data: dict[str, Any]) -> Any:
     low, high = data["interval"]
     tables = []
     counted = next(iter(data["by_order"][0])) if data["by_order"] else ""
-    for name, first in (("by_length", ("from", "to")), ("by_order", (counted,))):
+    for name, first in (("by_length", "steps"), ("by_order", counted)):
         if not data[name]:
             continue
         what = counted if name == "by_order" else "dependency length"
         table = Table(title=f"{data['run']}: {main} by {what}", title_justify="left")
-        figures = [key for key in data[name][0] if key not in (*first, "count")]
-        heads = ("steps from", "to") if name == "by_length" else first
-        for column in (*heads, "targets", *figures):
+        figures = [key for key in data[name][0] if key not in ("from", "to", counted, "count")]
+        for column in (first, "targets", *figures):
             table.add_column(column, justify="right")
         for row in data[name]:
-            whole, numbers = (*first, "count"), (f"{row[figure]:.4g}" for figure in figures)
-            table.add_row(*(f"{row[key]:,}" for key in whole), *numbers)
+            place = f"{row[counted]:,}" if name == "by_order" else console.human_range(row["from"], row["to"])
+            table.add_row(place, f"{row['count']:,}", *(f"{row[figure]:.4g}" for figure in figures))
         tables.append(table)
     verdict = ""
     if main == "rmse" and data["rmse"] < SOLVED:

@@ -14,6 +14,9 @@ Several runs are laid over each other; those that differ only in the seed become
 named with the command that makes it.
 
 Example: memup report runs/seed-* --output seeds.html"""
+OWN_NAMES = {
+    *("trajectories", "scores", "detector", "memory", "baseline", "agent", "rounds", "logs", "evaluation", "quarantine")
+}
 
 
 def report(
@@ -56,6 +59,8 @@ def report(
     to_stdout = str(place) == "-"
     if not to_stdout and (place.is_dir() or not place.parent.is_dir()):
         raise UsageProblem(f"--output {place}: give the name of a file in a folder that exists")
+    if not to_stdout and (problem := _in_the_way(place)):
+        raise UsageProblem(f"--output {place} {problem}; give another file, such as {folders[0] / 'report.html'}")
     if to_stdout and json:
         raise UsageProblem("--json and --output - both want stdout; give --output a file")
     found = [gather_run(folder) for folder in folders]
@@ -79,6 +84,37 @@ def report(
         "problems": problems,
     }
     console.result(summary, json, lambda: _text(summary))
+
+
+def _in_the_way(place: Path) -> str:
+    """Why a report must not be written there: it would replace what belongs to a run."""
+    from stores.manifest import Manifest
+
+    target = place.resolve()
+    for folder in target.parents:
+        if not Manifest.exists(folder):
+            continue
+        parts = target.relative_to(folder).parts
+        if parts[0] in OWN_NAMES or (parts[0].startswith("manifest") and target.suffix == ".json"):
+            return f"is a place that the run {folder} keeps its own files in"
+        is_report = parts in {(f"report.{ending}",) for ending in ("html", "md", "json")}
+        if not is_report and target.exists() and not _was_report(target):
+            return f"is a file of the run {folder} that is no report"
+    return ""
+
+
+def _was_report(path: Path) -> bool:
+    """Whether `memup report` wrote a file, in any of its formats."""
+    import json as encoding
+
+    text = path.read_text("utf-8", errors="replace")
+    if text.startswith("{"):
+        try:
+            return {"version", "made", "runs", "groups"} == set(encoding.loads(text))
+        except ValueError:
+            return False
+    is_page = text.startswith("<!doctype html>") and " - memup report</title>" in text
+    return is_page or text.startswith("# memup report\n")
 
 
 def _text(summary: dict[str, Any]) -> str:

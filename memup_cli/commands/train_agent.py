@@ -34,6 +34,7 @@ def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
 
 
 def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
+    from ..agents.training import RECENT
     from ..runs import quoted
 
     run = summary["run"]
@@ -46,7 +47,7 @@ def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
         [
             f"{run}: {agent} played {summary['steps']:,} steps in {console.human_time(summary['seconds'])} "
             f"({summary['steps_per_second']:,.0f} steps/s)",
-            f"Last training episodes: return {summary['return_mean']:.4g}{success}, "
+            f"Mean of the last training episodes, {RECENT} at most: return {summary['return_mean']:.4g}{success}, "
             f"length {summary['length_mean']:,.1f}",
             f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most",
             f"Next: memup evaluate agent --agent {agent} --run {quoted(run)}",

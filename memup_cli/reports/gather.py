@@ -13,7 +13,7 @@ from stores.manifest import Manifest
 
 from ..configs import STAGES
 from ..runs import again, collect_command, quoted, refresh_collect, refresh_stage
-from ..stage_files import logged
+from ..stage_files import log_path, logged
 from .figures import key_figures
 
 POINTS = 600  # of a curve; more are averaged
@@ -43,8 +43,12 @@ def _gather(manifest: Manifest) -> dict[str, Any]:
             problems.append(f"evaluation/{file}.json cannot be read: {error}")
     curves = {}
     for name in names:
-        if name.startswith("train-") and (rows := logged(run, name)):
+        if not name.startswith("train-"):
+            continue
+        rows, unread = logged(run, name)
+        if rows:
             curves[name] = _curves(rows, "steps" if name.startswith("train-agent") else "update")
+        problems += _log_problems(manifest, name, unread)
     film, trouble = _film(run)
     problems += [trouble] if trouble else []
     data = {
@@ -69,6 +73,17 @@ def _gather(manifest: Manifest) -> dict[str, Any]:
 
 def _agents(names: list[str]) -> list[str]:
     return [name for name in names if name.startswith("train-agent/")]
+
+
+def _log_problems(manifest: Manifest, name: str, unread: int) -> list[str]:
+    """What is wrong with the log of a training; one that is under way or did not fit may have none."""
+    path, entry = log_path(manifest.run, name), manifest.stages[name]
+    place = path.relative_to(manifest.run)
+    if unread:
+        return [f"{unread:,} line{'s' * (unread > 1)} of {place} could not be read"]
+    if path.exists() or entry["status"] != "complete" or entry.get("metrics", {}).get("outcome") == "out of memory":
+        return []
+    return [f"{name}: there are no curves: {place if path.parent.exists() else place.parent} is missing"]
 
 
 def _stage(manifest: Manifest, name: str) -> dict[str, Any]:
@@ -109,7 +124,7 @@ def _seconds(entry: dict[str, Any]) -> float | None:
 
 
 def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
-    """{"axis": ..., "series": {name: {"x": [...], "y": [...]}}} of every number that was logged."""
+    """{"axis": ..., "each": lines to a point, "series": {name: {"x": [...], "y": [...]}}} of all numbers logged."""
     names = dict.fromkeys(key for row in rows for key in row if key not in ("update", "steps"))
     series = {}
     for name in names:
@@ -117,7 +132,7 @@ def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
         points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if _is_number(x) and _is_number(y)]
         if points:
             series[name] = _thinned(points)
-    return {"axis": axis, "series": series}
+    return {"axis": axis, "each": -(-len(rows) // POINTS), "series": series}
 
 
 def _is_number(value: Any) -> bool:
@@ -161,6 +176,10 @@ def _hints(manifest: Manifest, data: dict[str, Any]) -> list[dict[str, str]]:
     def hint(what: str, command: str) -> None:
         hints.append({"what": what, "command": command})
 
+    def lost(stage: str, file: str, otherwise: str) -> str:
+        """What to say of a file that an evaluation wrote, if it did."""
+        return f"evaluation/{file}.json is missing or unusable." if status.get(stage) == "complete" else otherwise
+
     for stage, what in (("collect", "episodes"), ("score", "uncertainty scores"), ("train-memory", "trained memory")):
         if status.get(stage) == "stale":
             hint(
@@ -175,12 +194,16 @@ def _hints(manifest: Manifest, data: dict[str, Any]) -> list[dict[str, str]]:
         if status.get("evaluate") == "stale":
             hint("The memory was trained again since it was evaluated.", f"memup evaluate memory --run {run}")
         elif not data["memory"]:
-            hint("The memory has not been evaluated.", f"memup evaluate memory --run {run}")
+            hint(lost("evaluate", "memory", "The memory has not been evaluated."), f"memup evaluate memory --run {run}")
         elif not data["timeline"]:
-            hint("No timeline: the evaluation drew none.", f"memup evaluate memory --run {run}")
+            drew = manifest.stages.get("evaluate", {}).get("config", {}).get("timelines")
+            none = "the evaluation drew none."
+            what = lost("evaluate", "timeline", none) if drew else none
+            hint(f"No timeline: {what}", f"memup evaluate memory --run {run}")
     trained = [s for s in status if s.startswith("train-baseline/") and status[s] in ("complete", "out of memory")]
     if trained and (not data["baselines"] or status.get("evaluate/baselines") == "stale"):
-        hint("The baselines have not been compared.", f"memup evaluate baselines --run {run}")
+        what = lost("evaluate/baselines", "baselines", "The baselines have not been compared.")
+        hint(what, f"memup evaluate baselines --run {run}")
     for stage in data["stages"]:
         if (
             "/" in stage["name"]
@@ -195,7 +218,8 @@ def _hints(manifest: Manifest, data: dict[str, Any]) -> list[dict[str, str]]:
         record = f" --record {quoted(Path(data['path']) / FILM)}" if images else ""
         command = f"memup evaluate agent --agent {agent} --run {run}{record}"
         if status[name] == "complete" and (agent not in data["agents"] or status.get(f"evaluate/{agent}") == "stale"):
-            hint(f"The {agent} agent has not been evaluated.", command)
+            what = lost(f"evaluate/{agent}", f"agent-{agent}", f"The {agent} agent has not been evaluated.")
+            hint(what, command)
         elif status[name] == "complete" and images and not data["film"]:
             hint(f"No pictures of the {agent} agent playing.", command)
     return hints

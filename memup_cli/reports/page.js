@@ -4,6 +4,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const page = document.getElementById("page");
 const root = document.documentElement;
 const COLORS = 8;
+const THUMB = 16; // of a slider, as in the style
 
 /* Elements. Texts are only ever set as text, so nothing in the data can become markup. */
 function el(tag, attributes = {}, ...children) {
@@ -89,7 +90,7 @@ function fitted(place, render) {
 }
 
 /* A line chart with a band, a log scale and a read-out: legend and read-out are one, so nothing jumps. */
-function chart({ title, axis, series, kind = "number", asked = null }) {
+function chart({ title, axis, series, kind = "number", asked = null, each = 1 }) {
   const plot = el("div", { class: "plot" });
   const legend = el("div", { class: "legend" });
   const positive = series.every((s) => (s.low || s.y).every((v) => v > 0));
@@ -103,7 +104,9 @@ function chart({ title, axis, series, kind = "number", asked = null }) {
   const xs = [...new Set(series.flatMap((s) => s.x))].sort((a, b) => a - b);
   function read() {
     const at = cursor === null ? null : xs[cursor];
-    legend.replaceChildren(el("span", { class: "at" }, at === null ? `at the last ${axis === "steps" ? "step" : axis}` : `at ${axis === "steps" ? "step" : axis} ${num(at)}`));
+    const place = `${at === null ? "at the last " : "at "}${axis === "steps" ? "step" : axis}${at === null ? "" : ` ${num(at)}`}`;
+    const over = axis !== "steps" ? "" : each > 1 ? `, mean of ${each} iterations` : ", mean of that iteration";
+    legend.replaceChildren(el("span", { class: "at" }, place + over));
     series.forEach((s, i) => {
       const k = at === null ? s.x.length - 1 : nearest(s.x, at);
       const outside = at !== null && (at > s.x[s.x.length - 1] || at < s.x[0]);
@@ -188,6 +191,12 @@ function table(columns, rows) {
   const body = el("tbody");
   const heads = columns.map((column) => el("th", { scope: "col" }, el("button", { type: "button", onclick: () => sort(column) }, column.name)));
   let sorted = null, up = true;
+  /* On a narrow page rows carry their labels and there is no head to click. */
+  const pick = rows.length < 2 ? null : el("select", { class: "sort", "aria-label": "sort by", onchange: () => {
+    const [i, way] = pick.value.split(" ");
+    sorted = null;
+    for (let k = 0; k < (way === "up" ? 1 : 2); k++) sort(columns[i]);
+  } }, el("option", { value: "", disabled: "", selected: "" }, "sort by …"), ...columns.flatMap((c, i) => [el("option", { value: `${i} up` }, `${c.name} ↑`), el("option", { value: `${i} down` }, `${c.name} ↓`)]));
   const fill = (list) => body.replaceChildren(...list.map((row) => el("tr", {}, ...columns.map((c) => el("td", { "data-name": c.name, class: c.note && c.note(row) ? "note" : null }, c.show ? c.show(row) : num(c.value(row)))))));
   function sort(column) {
     up = sorted === column ? !up : true;
@@ -201,7 +210,7 @@ function table(columns, rows) {
     }));
   }
   fill(rows);
-  return el("div", { class: "card table" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
+  return el("div", { class: "card table" }, pick, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body));
 }
 
 /* One episode: uncertainty, targets chosen from t, y and its prediction, where the memory writes. */
@@ -219,7 +228,7 @@ function timeline(found) {
     const points = episode.points;
     chosen = points ? nearest(points.t, episode.length * 0.1) : 0;
     slider.hidden = !points;
-    if (points) { slider.max = points.t.length - 1; slider.value = chosen; }
+    if (points) { slider.max = episode.length - 1; slider.value = points.t[chosen]; }
     again();
   }
   function say() {
@@ -230,7 +239,7 @@ function timeline(found) {
     const items = order.map((i) => el("li", {}, el("b", {}, `step ${num(targets[i])}`), ` (in ${num(targets[i] - t)}): y ${num(points.y[chosen][i])}, `,
       `predicted ${num(points.prediction[chosen][i])}`, classes ? `, p(y) ${share(points.right[chosen][i])}` : ""));
     const more = found.targets > found.shown ? `, the best ${found.shown} of ${found.targets}` : "";
-    reading.replaceChildren(el("div", {}, el("b", { class: "t" }, `t = ${num(t)}`), el("span", { class: "soft" }, ` : ${targets.length} target${targets.length === 1 ? "" : "s"} chosen from here on${more}, predicted from the memory at t`)), el("ol", {}, ...items));
+    reading.replaceChildren(el("div", {}, el("b", { class: "t" }, `t = ${num(t)}`), el("span", { class: "soft" }, `: ${targets.length} target${targets.length === 1 ? "" : "s"} chosen from here on${more}, predicted from the memory at t`)), el("ol", {}, ...items));
   }
   function render(width) {
     const left = 46, right = 10, lane = 64, gap = 26, tall = width < 420 ? 74 : 92;
@@ -238,6 +247,8 @@ function timeline(found) {
     const height = lane + names.length * (tall + gap) + 18;
     const X = (step) => left + ((step + 0.5) / episode.length) * (width - left - right);
     const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `episode ${episode.episode} step by step` });
+    slider.style.marginLeft = `${X(0) - THUMB / 2}px`;
+    slider.style.width = `${X(episode.length - 1) - X(0) + THUMB}px`;
     const past = draw("rect", { x: left, y: lane, height: height - lane - 18, width: 0, opacity: 0.06 }, "var(--ink)");
     svg.append(past);
     const titles = { score: found.scores === "online" ? "uncertainty (error of the model itself)" : "uncertainty of the detector", y: classes ? "class y, and the class predicted" : `y (${found.target}), and its prediction`, right: "probability of the right class", memory: "memory writes: |m(t) − m(t−1)|" };
@@ -298,7 +309,7 @@ function timeline(found) {
       const box = svg.getBoundingClientRect();
       const step = ((event.clientX - box.left) * (width / box.width) - left) / (width - left - right) * episode.length;
       chosen = nearest(episode.points.t, step);
-      slider.value = chosen;
+      slider.value = episode.points.t[chosen];
       point();
     };
     svg.addEventListener("pointermove", follow);
@@ -306,12 +317,20 @@ function timeline(found) {
     plot.replaceChildren(svg);
     point();
   }
-  slider.addEventListener("input", () => { chosen = Number(slider.value); point(); });
+  const move = (to) => { chosen = to; slider.value = episode.points.t[chosen]; point(); };
+  slider.addEventListener("input", () => move(nearest(episode.points.t, Number(slider.value))));
+  slider.addEventListener("keydown", (event) => { // of a long episode not every step is a point
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    move(Math.max(0, Math.min(episode.points.t.length - 1, chosen + by)));
+  });
   const again = fitted(plot, render);
   start(episode);
   const mark = (c, text) => el("span", {}, swatch(c), text);
   return el("div", { class: "card" }, el("div", { class: "controls" }, pick), plot, slider, reading,
-    el("div", { class: "key" }, mark(color(0), "uncertainty"), mark("var(--soft)", "y; rings where it counts"), mark(color(1), "prediction from the state there; chosen targets"), mark(color(2), "memory writes")));
+    el("div", { class: "key" }, mark(color(0), "uncertainty"), mark("var(--soft)", "y; rings where it counts"), mark(color(1), "prediction from the state there; chosen targets"), mark(color(2), "memory writes")),
+    el("p", { class: "aside" }, "The line of predictions counts at the rings, the steps that matter. Elsewhere nothing has asked the predictor to be right."));
 }
 
 /* Sections. */
@@ -346,20 +365,20 @@ function stages(run) {
         s.stale.length ? el("p", {}, `Stale: ${s.stale.join(", ")} changed since it ran.`) : null, ...s.missing.slice(0, 8).map((m) => el("p", {}, m)),
         s.command ? el("code", { class: "code" }, s.command) : null,
         el("div", { class: "pairs" }, s.host ? el("span", {}, "on ", el("b", {}, s.host)) : null, s.job ? el("span", {}, "job ", el("b", {}, s.job)) : null, s.started ? el("span", {}, "started ", el("b", {}, moment(s.started))) : null),
-        pairs(s.versions, "with"), pairs(s.inputs, "from"), pairs(s.outputs, "made"), pairs(plain, "figures"), pairs(s.config, "options")));
+        pairs(s.versions, "with"), pairs(s.inputs, "from"), pairs(s.outputs, "made"), pairs(plain, s.name.startsWith("train-agent/") ? "figures (return, length and success: mean of the last 200 training episodes at most)" : "figures"), pairs(s.config, "options")));
   }));
 }
 
 const MAIN = /^(loss|test_rmse|test_accuracy|return_mean|success_rate)$/;
 const NAMES = { loss: "training loss", test_rmse: "test RMSE", test_accuracy: "test accuracy", return_mean: "return", success_rate: "success" };
-function stageCharts(stage, lines, configs) {
+function stageCharts(stage, lines, configs, each) {
   /* lines: [{name, color, series: {name: {x, y, low, high, count}}}] */
   const agent = stage.startsWith("train-agent"), axis = agent ? "steps" : "update";
   const names = [...new Set(lines.flatMap((l) => Object.keys(l.series)))];
   const make = (name) => {
     const wanted = { test_rmse: "until_rmse", test_accuracy: "until_accuracy", success_rate: "until_success" }[name];
     const asked = [...new Set(configs.map((c) => c[wanted]).filter((v) => typeof v === "number"))];
-    return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
+    return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, each, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
       series: lines.filter((l) => l.series[name]).map((l) => ({ name: l.name, color: l.color, ...l.series[name] })) });
   };
   const main = names.filter((n) => MAIN.test(n) && !(agent && n === "loss")), rest = names.filter((n) => !main.includes(n));
@@ -375,7 +394,7 @@ function curves(run) {
     if (stage === "train-memory" || stage.startsWith("train-baseline/"))
       for (const [name, s] of Object.entries(found.series)) if (name === "loss" || name === "test_rmse" || name === "test_accuracy") (compared[name] ||= []).push({ name: stage === "train-memory" ? "memup" : stage.split("/")[1], ...s });
     if (stage.startsWith("train-baseline/")) continue;
-    content.push(...stageCharts(stage, [{ name: "this run", color: color(0), series: found.series }], [configs[stage] || {}]));
+    content.push(...stageCharts(stage, [{ name: "this run", color: color(0), series: found.series }], [configs[stage] || {}], found.each));
   }
   const baselines = Object.keys(run.curves).some((s) => s.startsWith("train-baseline/"));
   if (baselines) content.push(el("div", { class: "charts baselines" }, ...Object.entries(compared).filter(([n]) => n !== "loss" || Object.keys(compared).length === 1).map(([name, list]) =>
@@ -391,7 +410,7 @@ function lengths(run) {
   for (const r of rows) {
     const bar = el("i");
     bar.style.width = `${(100 * r[main]) / top}%`;
-    box.append(el("span", {}, r.from === r.to ? num(r.from) : `${num(r.from)} – ${num(r.to)}`), el("div", { class: "bar" }, bar), el("b", {}, figure(r[main], main)), el("span", { class: "soft count" }, `${num(r.count)} targets`));
+    box.append(el("span", {}, r.from === r.to ? num(r.from) : `${num(r.from)}–${num(r.to)}`), el("div", { class: "bar" }, bar), el("b", {}, figure(r[main], main)), el("span", { class: "soft count" }, `${num(r.count)} targets`));
   }
   return section("Error by dependency length", `${main === "rmse" ? "RMSE" : "Accuracy"} at the steps that matter, by how many steps they lie from the start of the episode.`, box);
 }
@@ -430,7 +449,7 @@ function detail(run) {
 function overview() {
   const labels = [...new Set(data.runs.flatMap((r) => r.figures.map((f) => f.label)))];
   const of = (run, label) => run.figures.find((f) => f.label === label);
-  const content = section("Final figures", "Click a column to sort by it.", table([
+  const content = section("Final figures", "Sort by any column.", table([
     { name: "run", value: (r) => r.name }, { name: "task", value: (r) => r.task.name, show: (r) => `${r.task.name} ${Object.values(r.task.options).filter((v) => typeof v === "number" && v).join(" ")}` }, { name: "seed", value: (r) => r.seed },
     ...labels.map((label) => ({ name: label, value: (r) => of(r, label)?.value, show: (r) => { const f = of(r, label); return f ? figure(f.value, f.format) : ""; } })),
   ], data.runs));
@@ -438,7 +457,7 @@ function overview() {
   for (const [stage, groups] of Object.entries(data.groups)) {
     const lines = groups.map((g, i) => ({ name: g.label, color: color(i), series: Object.fromEntries(Object.entries(g.series).map(([n, s]) => [n, { ...s, y: s.mean }])) }));
     const configs = groups.flatMap((g) => g.runs.map((r) => data.runs[r].stages.find((s) => s.name === stage).config));
-    content.push(...stageCharts(stage, lines, configs));
+    content.push(...stageCharts(stage, lines, configs, Math.max(...groups.flatMap((g) => g.runs.map((r) => data.runs[r].curves[stage].each)))));
   }
   return content.filter(Boolean);
 }

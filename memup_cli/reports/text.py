@@ -38,8 +38,9 @@ def _run(run: dict[str, Any]) -> list[str]:
     lines += ["### Pipeline", "", *_table(heads, rows), ""]
     if run["memory"]:
         main = "accuracy" if "accuracy" in run["memory"] else "rmse"
-        rows = [(f"{r['from']:,}", f"{r['to']:,}", f"{r['count']:,}", r[main]) for r in run["memory"]["by_length"]]
-        lines += ["### Error by dependency length", "", *_table(("steps from", "to", "targets", main), rows), ""]
+        found = run["memory"]["by_length"]
+        rows = [(console.human_range(r["from"], r["to"]), f"{r['count']:,}", r[main]) for r in found]
+        lines += ["### Error by dependency length", "", *_table(("steps", "targets", main), rows), ""]
     if run["baselines"]:
         lines += ["### Baselines", "", *_table(*_baselines(run["baselines"]["rows"])), ""]
     curves = [(stage, n, s["y"][0], s["y"][-1], min(s["y"]), max(s["y"]))

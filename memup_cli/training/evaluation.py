@@ -68,16 +68,17 @@ class Predictions:
         return float(low), float(high)
 
     def by_length(self, bins: int) -> list[dict[str, Any]]:
-        """Metrics by dependency length, counted from the episode's start."""
+        """Metrics by dependency length, counted from the episode's start: `from` and `to` are both in the range."""
         edges = np.unique(np.quantile(self.step, np.linspace(0, 1, bins + 1)).astype(np.int64))
         if len(edges) == 1:
             edges = np.array([edges[0], edges[0]])
         rows = []
         for i, (low, high) in enumerate(itertools.pairwise(edges)):
             last = i == len(edges) - 2
-            which = (self.step >= low) & ((self.step <= high) if last else (self.step < high))
+            to = high if last else high - 1
+            which = (self.step >= low) & (self.step <= to)
             if which.any():
-                rows.append({"from": int(low), "to": int(high), "count": int(which.sum()), **self.metrics(which)})
+                rows.append({"from": int(low), "to": int(to), "count": int(which.sum()), **self.metrics(which)})
         return rows
 
     def by_order(self) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from .. import console
 from ..configs import changed
 from ..errors import StageMissing, UsageProblem
 from ..interrupts import StopFlag
+from ..invocation import command_words
 from ..ranks import rank
 from ..runs import (
     again,
@@ -118,12 +118,15 @@ def is_up_to_date(
 
 
 def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[], None] = allowed, **more: Any) -> None:
-    """Write the stage's entry, unless another attempt took over: what is given replaces what was there before."""
+    """Write the stage's entry, unless another attempt took over: what is given replaces what was there before.
+
+    A stage that records more than once that it is running gives when it `started`.
+    """
     with turn(manifest.run):
         manifest.data = Manifest.load(manifest.run).data
-        entry = {**manifest.stages.get(stage, {}), **more, "status": status}
-        entry |= {"attempt": attempt(), "started" if status == "running" else "finished": now()}
-        manifest.stages[stage] = entry
+        clock = {"started" if status == "running" else "finished": now()}
+        earlier = manifest.stages.get(stage, {})
+        manifest.stages[stage] = {**earlier, **clock, **more, "status": status, "attempt": attempt()}
         manifest.save(still_ours)
 
 
@@ -219,7 +222,7 @@ def tensors_digest(weights: dict[str, torch.Tensor]) -> str:
 
 def continue_command() -> str:
     """This command without --restart, which would discard what was saved."""
-    return shlex.join(["memup", *(word for word in sys.argv[1:] if word != "--restart")])
+    return shlex.join(word for word in command_words() if word != "--restart")
 
 
 def note_resume(stage: str, where: str, quiet: bool) -> None:

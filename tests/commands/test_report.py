@@ -13,7 +13,7 @@ from memup_cli.reports.seeds import combine
 from memup_cli.training.timeline import BUCKETS, Track, prediction_points
 from stores.manifest import Manifest
 from tests.browser import Browser, needs_browser
-from tests.cli import COLLECT_MAZE, Memup
+from tests.cli import COLLECT_MAZE, Memup, files_of
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,11 @@ def test_the_formats_hold_the_same_figures(memup, run):
     assert data["curves"]["train-agent/ppo"]["axis"] == "steps"
     text = memup("report", "--run", "run", "--format", "md", "--output", "-").out
     assert f"| memory rmse | {rmse:.4g} |" in text
-    assert "### Error by dependency length" in text
+    lengths = re.findall(r"^\| (\d+)(?:-(\d+))? \| \d+ \|", text.split("### Error by dependency length")[1], re.M)
+    ends = [int(end or row[0]) for row in lengths for end in row]
+    assert len(lengths) > 2
+    assert ends == sorted(ends)
+    assert all(before < after for before, after in zip(ends[1::2], ends[2::2], strict=False))  # ranges share no step
     page = (run / "report.html").read_text()
     assert "src=" not in page.split('id="data"')[0]
     assert "@import" not in page
@@ -151,6 +155,35 @@ def test_wrong_calls_are_explained(memup):
     assert "checksum" in memup("report", "run", code=65).err
 
 
+def test_what_was_deleted_or_garbled_is_named(memup, run):
+    (run / "evaluation/timeline.json").unlink()
+    shutil.rmtree(run / "logs/train-memory")
+    with (run / "logs/train-agent-ppo/metrics.jsonl").open("a") as log:
+        log.write('garbled\n{"update": \n{"update": 9, "st')
+    shown = memup("report", "run", "--json").json
+    assert [hint["what"] for hint in shown["missing"]] == [
+        "No timeline: evaluation/timeline.json is missing or unusable."
+    ]
+    assert shown["problems"] == [
+        "run: train-memory: there are no curves: logs/train-memory is missing",
+        "run: 2 lines of logs/train-agent-ppo/metrics.jsonl could not be read",
+    ]
+    edit(run, lambda manifest: manifest.stages["evaluate"]["config"].update(timelines=0))
+    assert "No timeline: the evaluation drew none." in memup("report", "run").out
+
+
+def test_a_report_replaces_no_file_of_a_run(memup):
+    memup(*COLLECT_MAZE)
+    shutil.copytree(memup.folder / "run", memup.folder / "other")
+    (memup.folder / "run/notes.md").write_text("mine")
+    before = files_of(memup.folder)
+    for place in ("run/manifest.json", "other/manifest.json", "run/trajectories/report.html", "run/notes.md"):
+        assert f"--output {place}" in memup("report", "run", "--format", "json", "--output", place, code=2).err
+    assert files_of(memup.folder) == before
+    for ending in ("html", "md", "json"):  # a report replaces a report
+        memup("report", "run", "--format", ending, "--output", "run/second.txt")
+
+
 def test_seeds_become_a_mean_with_a_band(memup, run):
     another_seed(run, "second", 1)
     third = another_seed(run, "third", 2)
@@ -192,9 +225,23 @@ def test_the_page_draws_and_answers(memup, run):
         browser.run("(() => { const s = document.querySelector('input[type=range]'); s.value = 2; "
                     "s.dispatchEvent(new Event('input')); })()")  # fmt: skip
         assert browser.run("document.querySelector('.reading .t').textContent") == "t = 2"
+        assert browser.run("document.querySelector('.reading div').textContent").startswith("t = 2: 1 target")
+        assert "nothing has asked the predictor" in browser.run("document.querySelector('.aside').textContent")
+        for value in (0, 20, 39):  # the thumb, 16 pixels wide, is below the cursor
+            apart = browser.run(
+                f"(() => {{ const s = document.querySelector('input[type=range]'); s.value = {value}; "
+                "s.dispatchEvent(new Event('input')); const b = s.getBoundingClientRect(); "
+                "const thumb = b.left + 8 + (s.value / s.max) * (b.width - 16); "
+                "const at = document.querySelector('.timeline .cursor').getBoundingClientRect(); "
+                "return thumb - (at.left + at.right) / 2; })()"
+            )
+            assert abs(apart) < 1.5
 
         read = "document.querySelector('.chart .legend').textContent"
         assert "at the last update" in browser.run(read)
+        legends = browser.run("[...document.querySelectorAll('.chart .legend')].map((l) => l.textContent)")
+        assert any("at the last step, mean of that iteration" in legend for legend in legends)
+        assert "mean of the last 200 training episodes" in browser.run("document.querySelector('.stages').textContent")
         browser.hover(".chart svg", 0.2)
         assert "at update" in browser.run(read)
         pressed = "document.querySelector('.chart .log').getAttribute('aria-pressed')"
@@ -229,6 +276,18 @@ def test_several_runs_can_be_sorted_and_chosen(memup, run):
         first = browser.run(names)
         browser.run("document.querySelectorAll('th button')[0].click()")
         assert {first, browser.run(names)} == {"run", "second"}
+        for way, wanted in (("up", "run"), ("down", "second")):
+            browser.run(f"(() => {{ const s = document.querySelector('.sort'); s.value = '0 {way}'; "
+                        "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
+            assert browser.run(names) == wanted
+        browser.resize(500, 800)
+        browser.frame()
+        heads = "getComputedStyle(document.querySelector('thead')).display"
+        assert browser.run(heads) == "none"  # every row says what its values are
+        assert browser.run("document.querySelector('.lengths .count').getBoundingClientRect().width") > 0
+        browser.resize(1100, 800)
+        browser.frame()
+        assert browser.run(heads) == "table-header-group"
         browser.run("(() => { const s = document.querySelector('#run'); s.value = 1; "
                     "s.dispatchEvent(new Event('change')); })()")  # fmt: skip
         assert browser.run("document.querySelectorAll('#detail .stages details').length") == 6

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from memup_cli.runs import now
+from stores.manifest import Manifest
 from tests.cli import COMMAND, assert_same_episodes, environment, episodes, files_of
 from tests.faults.test_collect import LONG, wait_for_commit
 
@@ -126,3 +128,22 @@ def test_an_unreadable_manifest_is_an_io_error(memup):
     (memup.folder / "run" / "manifest.json").mkdir()
     assert "manifest.json" in memup("status", "--run", "run", code=74).err
     assert json.loads((memup.folder / "run" / "manifest.previous.json").read_text())["generation"]
+
+
+def test_a_stopped_agent_keeps_its_start_and_names_what_variables_gave(memup):
+    memup("collect", "tmaze", "--length", 3, "--episodes", 4, "--test-episodes", 1, "--run", "run")
+    options = ["--agent", "ppo-lstm", "--steps", 10_000_000, "--iteration-steps", 50, "--envs", 4, "--rollout", 4]
+    given = {"MEMUP_RUN": "run", "MEMUP_SEED": "3", "MEMUP_STEPS": "7", "MEMUP_QUIET": "1", "MEMUP_JSON": "0"}
+    process = memup.start("train-agent", *options, "--checkpoint-every", 0, "--restart", env=given)
+    started, entry = "", {}
+    while process.poll() is None and not ("progress" in entry and now() > entry["started"]):
+        entry = Manifest.load(memup.folder / "run").stages.get("train-agent/ppo-lstm", {})
+        started = started or entry.get("started", "")
+    process.send_signal(signal.SIGTERM)
+    errors = process.communicate()[1]
+    assert process.returncode == 75
+    entry = Manifest.load(memup.folder / "run").stages["train-agent/ppo-lstm"]
+    assert entry["started"] == started < entry["finished"]
+    words = " ".join(["memup", "train-agent", *map(str, options), "--checkpoint-every", "0"])
+    assert f"To continue: {words} --run run --seed 3 --quiet" in " ".join(errors.split())
+    assert entry["attempt"]["command"].endswith("--restart --run run --seed 3 --quiet")
