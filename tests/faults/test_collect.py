@@ -148,6 +148,18 @@ def test_killing_the_command_kills_its_workers(memup):
             pass  # the kernel delivers the parent-death signal
 
 
+def test_a_worker_that_dies_is_told_and_what_was_committed_is_kept(memup):
+    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
+    process = memup.start(*gym, "--commit-every", "0")
+    wait_for_commit(memup.folder / "run", process)
+    worker = next(pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid))
+    os.kill(worker, signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 65, err
+    assert "a worker process died" in err
+    assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["done"] > 0
+
+
 def children_of(pid: int) -> list[int]:
     return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

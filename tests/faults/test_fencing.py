@@ -230,7 +230,7 @@ def test_a_lease_that_makes_no_sense_stops_nobody(memup, pid):
     memup(*command)
     lease = {"token": "a", "host": socket.gethostname(), "pid": pid, "born": "", "job": ""}
     (memup.folder / "run/trajectories/train/0000.zarr/lease.json").write_text(json.dumps(lease))
-    memup(*command, "--restart")
+    assert "up to date" not in memup(*command, "--restart").out
 
 
 def test_a_process_with_the_number_of_a_dead_owner_is_another():
