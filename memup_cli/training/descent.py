@@ -115,7 +115,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         learner.attach(slab, resumed=update > 0)
         stopping = world.any(bool(stop))
         while update < course.updates and not stopping:
-            asked = world.begin_any(bool(stop))
+            asked = world.begin_any(stop)
             learner.update(rate(), update, watch)
             update += 1
             stopping = asked()

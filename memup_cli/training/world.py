@@ -77,11 +77,11 @@ class World:
         """Whether it is so for any process: what all of them then do together."""
         return self.begin_any(flag)()
 
-    def begin_any(self, flag: bool) -> Callable[[], bool]:
-        """Begin to ask; the call of what it returns waits for the others' answers."""
+    def begin_any(self, flag: object) -> Callable[[], bool]:
+        """Begin to ask; the call of what it returns waits for the others' answers. Alone, it looks at the flag then."""
         if self.size == 1:
-            return lambda: flag
-        summed = self.begin_sum(torch.tensor(int(flag)))
+            return lambda: bool(flag)
+        summed = self.begin_sum(torch.tensor(int(bool(flag))))
         return lambda: bool(summed())
 
     def from_first(self, make: Callable[[], T]) -> T:
