@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from typing import Annotated, Any
+from contextlib import suppress
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -120,7 +121,17 @@ def main() -> None:
         code, said = found or 1, True
     if code == CTRL_C and not said:  # Typer made that of a Ctrl-C outside of a stage's work
         raise KeyboardInterrupt
-    sys.exit(code or 0)
+    _leave(code or 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """One of several processes leaves at once: a thread of gloo that still lets go of a tensor while the interpreter
+    is taken down would abort it, and with it the whole training."""
+    if rank().size > 1:
+        with suppress(BrokenPipeError):
+            sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _advised(error: Exception) -> str:
