@@ -53,10 +53,16 @@ class OutlookInputs(nn.Module):
         if self.query and self.query.images:
             self.query.images = nn.ModuleDict({OBSERVATION: memory.context.query.images[OBSERVATION]})
         self.size = inputs.size + (self.query.size if self.query else SIZE)
+        sees_first = inputs.names[0] == OBSERVATION and self.query is not None and not self.query.images
+        self._first = self.query.size if self.query and sees_first else 0  # of the inputs: the observation as it is
 
     def forward(self, arrays: dict[str, Tensor]) -> Tensor:
-        asked = self.query(arrays) if self.query else arrays[OBSERVATION][..., SIZE:]
-        return torch.cat([self.inputs(arrays), asked], -1)
+        inputs = self.inputs(arrays)
+        if self._first:
+            asked = inputs[..., : self._first]
+        else:
+            asked = self.query(arrays) if self.query else arrays[OBSERVATION][..., SIZE:]
+        return torch.cat([inputs, asked], -1)
 
 
 class Outlook(nn.Module):

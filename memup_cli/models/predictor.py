@@ -1,7 +1,7 @@
 """Memory and predictor together: q_phi(y_k | m_t, c_k), the model that train-memory trains and evaluate reads."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -29,16 +29,33 @@ def _first_layer(memory: int, context: int, hidden: int) -> tuple[nn.Linear, nn.
 Promise = Callable[[Tensor, Tensor], Tensor]  # m (N, H), the beginnings of contexts (N, C - D) -> (N, A)
 
 
-def _for_choices(layer: nn.Linear, choices: Tensor) -> Callable[[Tensor], Tensor]:
+def _for_choices(layer: nn.Linear, choices: Tensor, memory: nn.Linear | None = None) -> Callable[[Tensor], Tensor]:
     """A linear layer on contexts that end with each of some choices (A, D): (N, C - D) -> (N, A, hidden).
 
-    What the choices give is computed once for all calls.
+    What the choices give is computed once for all calls. With a layer on memory states, its sum with that one: on
+    (N, H + C - D), states before contexts.
     """
     begin, end = layer.weight.detach().split([layer.in_features - choices.shape[1], choices.shape[1]], 1)
-    begin, fixed = begin.t().contiguous(), choices @ end.t()
+    fixed = choices @ end.t()
     if layer.bias is not None:
         fixed = fixed + layer.bias.detach()
+    if memory is not None:
+        begin, fixed = torch.cat([memory.weight.detach(), begin], 1), fixed + memory.bias.detach()
+    begin = begin.t().contiguous()
     return lambda asked: (asked @ begin).unsqueeze(1) + fixed
+
+
+def _first_output(rest: nn.Sequential) -> Callable[[Tensor], Tensor]:
+    """The last layers on what comes before their first ReLU, (N, A, hidden) -> (N, A): only the first output."""
+    hidden, last = cast(nn.Linear, rest[0]), cast(nn.Linear, rest[-1])
+    weight, bias = hidden.weight.detach().t().contiguous(), hidden.bias.detach()
+    out, offset = last.weight.detach()[0], last.bias.detach()[0]
+
+    def call(before: Tensor) -> Tensor:
+        x = torch.addmm(bias, before.relu_().flatten(0, 1), weight).relu_()
+        return (x @ out).add_(offset).view(before.shape[:2])
+
+    return call
 
 
 class PlainMLP(nn.Module):
@@ -55,8 +72,8 @@ class PlainMLP(nn.Module):
 
     def prepared(self, choices: Tensor) -> Promise:
         """The first output for contexts that end with each of the choices (A, D); for many calls."""
-        context, memory, rest = _for_choices(self.context, choices), self.memory, self.rest
-        return lambda m, asked: rest(F.relu(memory(m).unsqueeze(1) + context(asked)))[..., 0]
+        first, last = _for_choices(self.context, choices, self.memory), _first_output(self.rest)
+        return lambda m, asked: last(first(torch.cat([m, asked], 1)))
 
 
 class GatedMLP(nn.Module):
@@ -77,9 +94,9 @@ class GatedMLP(nn.Module):
 
     def prepared(self, choices: Tensor) -> Promise:
         """As PlainMLP.prepared()."""
-        memory, rest = self.memory, self.rest
-        context, gate = _for_choices(self.context, choices), _for_choices(self.gate, choices)
-        return lambda m, asked: rest(F.relu((memory(m).unsqueeze(1) + context(asked)) * gate(asked)))[..., 0]
+        first, last = _for_choices(self.context, choices, self.memory), _first_output(self.rest)
+        gate = _for_choices(self.gate, choices)
+        return lambda m, asked: last(first(torch.cat([m, asked], 1)).mul_(gate(asked)))
 
 
 PREDICTORS: dict[str, type[GatedMLP] | type[PlainMLP]] = {"mlp": PlainMLP, "gated": GatedMLP}

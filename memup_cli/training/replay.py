@@ -110,12 +110,16 @@ class Replay:
         self._states: list[Tensor] = []
         self._filled = self._next = 0
 
-    def mix(self, batch: dict[str, np.ndarray], state: State, update: int) -> tuple[dict[str, np.ndarray], State]:
-        """Keep some of the walkers' rollouts, and append kept ones; what is drawn is a pure function of the update."""
+    def mix(
+        self, batch: dict[str, np.ndarray], state: State, walks: np.ndarray, update: int
+    ) -> tuple[dict[str, np.ndarray], State]:
+        """Keep some of the walkers' rollouts, and append kept ones; what is drawn is a pure function of the update.
+
+        Slots that only read starts have those in every update: kept, they would crowd out all else.
+        """
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 15, update))))
-        walkers = len(batch["fresh"])
-        chance = self._rarity.chance({name: batch[name] for name in self._names})
-        self._keep(np.flatnonzero(rng.random(walkers) < chance), batch, state)
+        chance = self._rarity.chance({name: batch[name] for name in self._names}) * walks
+        self._keep(np.flatnonzero(rng.random(len(walks)) < chance), batch, state)
         if not self._filled:
             return batch, state
         drawn = rng.integers(self._filled, size=self._count)
