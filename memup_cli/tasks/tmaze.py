@@ -32,11 +32,12 @@ LONG = 100_000  # steps, from which on hardly any rollout has anything in it
 LONG_RECIPE = {
     "rollout_sampling": "priority",
     "starts": 0.5,
+    "average": 0.05,
     "updates": 4000,
     "evaluate_every": 1000,
     "evaluate_episodes": 32,
 }
-LONG_ENVS = 64
+LONG_ENVS = 32
 
 
 class CorridorOptions(TaskOptions):
@@ -136,8 +137,13 @@ class Corridors:
             gamma=0.0,
             evaluate=StepRule("observation", 1, column=1),
             near=(RIGHT - WRONG) / 2,  # on the right side of the middle between the two outcomes
-            recipes={"fast": LONG_RECIPE, "ppo": self._agent_recipe} if self._long else {},
+            recipes={"fast": self._long_recipe, "ppo": self._agent_recipe} if self._long else {},
         )
+
+    @property
+    def _long_recipe(self) -> dict[str, Any]:
+        """Stretches so long that, with r = 20, a walker comes through an episode in a thousand updates."""
+        return {**LONG_RECIPE, "stretch": max(50, self.options.length // 20_000)}
 
     @property
     def _agent_recipe(self) -> dict[str, Any]:

@@ -100,7 +100,9 @@ def test_with_an_outlook_the_first_policy_prefers_what_the_predictor_promises():
         torch.testing.assert_close(m, torch.cat([state.squeeze(1), promised], 1))
         expected = (TRUST * promised).log_softmax(-1)
         found = torch.stack([policy.log_prob(features, torch.full((30,), a))[0] for a in range(2)], 1)
+        decided = policy.decider()(features).log_softmax(-1)
     torch.testing.assert_close(found, expected, atol=0.1, rtol=0)
+    torch.testing.assert_close(decided, found, atol=1e-4, rtol=1e-5)
 
 
 def test_an_outlook_needs_a_predictor_that_can_be_asked_about_one_step():
