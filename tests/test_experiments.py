@@ -86,3 +86,10 @@ def test_one_row_of_the_supervised_table(tmp_path):
     done = script("../supervised.sh", tmp_path, "copy", "24", **few)
     assert "srnn" in done.stdout
     assert (tmp_path / "runs" / "supervised" / "copy-24-seed1" / "evaluation" / "baselines.json").exists()
+
+
+@pytest.mark.slow
+def test_the_way_to_a_million_steps_in_a_short_maze(tmp_path):
+    done = script("../million.sh", tmp_path, LENGTH="20", MEMUP_UPDATES="20", MEMUP_STEPS="2000")
+    assert "success" in done.stdout
+    assert (tmp_path / "runs" / "tmaze-20" / "report.html").exists()

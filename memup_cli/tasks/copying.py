@@ -60,12 +60,14 @@ class Copy:
             "predictor": "gated",
             "replay": 0.5,
             "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
-            "lr": 1e-2 if self.options.length < 2000 else 2e-3,  # the states of a long walk are old when they are used
+            "lr": 1e-2,
             "average": 0.05,
-            "updates": 20_000 if self.options.length < 2000 else 30_000,
+            "updates": 20_000,
             "evaluate_every": 1000,
             "evaluate_episodes": 1000,
         }
+        if self.options.length >= 1000:  # a walk in five updates: the states that are replayed must not be old
+            fast |= {"rollout_sampling": "priority", "stretch": self.options.length // 100}
         return {"fast": fast, "paper": paper}
 
     @property
