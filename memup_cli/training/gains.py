@@ -24,9 +24,9 @@ from .targets import TARGET
 SPARE = 4  # candidates that stored scores choose, for each target
 SHARE = 0.5  # of visits on which the running gain draws among them
 HIDDEN, LR = 32, 1e-2
-EVERY = 4  # updates of the memory for one of these networks
-WARM_UP = 400  # updates of the memory
-SIGNIFICANT = 0.1  # of the mean local loss, that the best kind of event must gain
+EVERY = 8  # updates of the memory for one of these networks
+WARM_UP = 500  # updates of the memory
+SIGNIFICANT = 0.3  # of the mean local loss: less may be noise that the memory knows by heart
 FADING = 0.99  # of the mean local loss, and of the largest gain
 TEMPERATURE = 0.1  # of the draw, with gains in units of the largest
 
@@ -107,10 +107,11 @@ class Gains:
     def narrowed(self, found: Candidates) -> Candidates:
         """The targets of an episode that begins: the first candidates of each suffix, or those with the most gain."""
         best = found.top.best
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 25, self._visits))))
+        if self._updates >= WARM_UP and (best >= 0).sum(1).max() > self._targets:
+            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 25, self._visits))))
+            if rng.random() < SHARE and float(self._networks.largest) >= SIGNIFICANT:
+                best = self.rank(found, rng)
         self._visits += 1
-        if self._updates >= WARM_UP and rng.random() < SHARE and float(self._networks.largest) >= SIGNIFICANT:
-            best = self.rank(found, rng)
         best = best[:, : self._targets]
         changes = np.append((best[1:] != best[:-1]).any(1), True)
         top, kept = compacted(SuffixTop(found.top.changes[changes], best[changes]))
