@@ -118,8 +118,7 @@ class Arrivals:
         return {**{name: arrays[name][wanted] for name in context.query.names}, SEEN: seen}
 
     def state(self, tables: TargetTables) -> dict[str, Any]:
-        found = {name: torch.from_numpy(values.copy()) for name, values in tables.state().items()}
-        return {"average": self._average.state_dict(), "visits": self._visits, "tables": found}
+        return {"average": self._average.state_dict(), "visits": self._visits, "tables": tables.state()}
 
     @staticmethod
     def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
@@ -130,4 +129,4 @@ class Arrivals:
     def load(self, state: dict[str, Any], tables: TargetTables, own: Callable[[Tensor], Tensor]) -> None:
         self._average.load_state_dict(state["average"])
         self._visits = state["visits"]
-        tables.load({name: own(values).cpu().numpy() for name, values in state["tables"].items()})
+        tables.load({name: own(values) for name, values in state["tables"].items()})

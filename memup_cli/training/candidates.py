@@ -159,10 +159,11 @@ class TargetTables:
         first = np.where(ahead >= 0, ahead, _NEVER).min(1)
         return np.minimum(first, valid - 1)
 
-    def state(self) -> dict[str, np.ndarray]:
-        return {"changes": self._changes, "best": self._best, "steps": self._steps, TARGET: self._y} | {
+    def state(self) -> dict[str, Tensor]:
+        arrays = {"changes": self._changes, "best": self._best, "steps": self._steps, TARGET: self._y} | {
             f"query.{name}": values for name, values in self._query.items()
         }
+        return {name: torch.from_numpy(values.copy()) for name, values in arrays.items()}
 
     @staticmethod
     def merged(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
@@ -170,7 +171,8 @@ class TargetTables:
         fill = {"changes": int(_NEVER), "best": -1, "steps": -1}
         return {name: interleaved([state[name] for state in states], fill.get(name, 0)) for name in states[0]}
 
-    def load(self, state: dict[str, np.ndarray]) -> None:
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        state = {name: values.cpu().numpy() for name, values in tensors.items()}
         self._changes, self._best, self._y = state["changes"], state["best"], state[TARGET]
         self._steps = state["steps"]
         self._query = {name: state[f"query.{name}"] for name in self._query}

@@ -10,6 +10,7 @@ from ..configs import TrainMemoryOptions
 from ..errors import StageMissing, UsageProblem
 from ..runs import quoted
 from ..tasks.spec import TaskSpec
+from .gains import candidates_wanted
 from .scoring import default_detector, detectors_of
 from .selection import SuffixTop
 from .stages import require
@@ -53,9 +54,8 @@ def stored_choice(
 ) -> Callable[[Visit], SuffixTop]:
     """Selection by the scores of a detector; without one, uniform."""
     scores = stored_scores(run, detector) if detector else uniform_scores
+    count = candidates_wanted(options)
     if detector != "probe":
-        return chooser(scores, options.targets, options.temperature, seed, reach=options.reach)
+        return chooser(scores, count, options.temperature, seed, reach=options.reach)
     others = stored_scores(run, default_detector(spec))
-    return chooser(
-        scores, options.targets, options.temperature, seed, others, options.explore, options.reach, least=USEFUL
-    )
+    return chooser(scores, count, options.temperature, seed, others, options.explore, options.reach, least=USEFUL)

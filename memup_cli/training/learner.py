@@ -16,6 +16,7 @@ from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .arrivals import Arrivals
 from .candidates import Candidates, TargetTables, interleaved, query_fields
+from .gains import Gains, learns_gains
 from .replay import Rarity, Replay
 from .staging import Stager
 from .stretches import every_rollout, one_of_a_stretch
@@ -45,6 +46,8 @@ class MemoryLearner:
         self._tables = TargetTables(self._slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)
         self._arrivals = Arrivals(model, own_seed, options, online) if online or carried else None
+        self._gains = Gains(spec, options, own_seed, device) if learns_gains(options) else None
+        self._restored = False
         self._names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
         by_rarity = options.rollout_sampling == "priority" and options.priority == "novelty"
         self._rarity = Rarity(train, spec, options.rollout) if by_rarity or options.slots < options.batch else None
@@ -60,14 +63,16 @@ class MemoryLearner:
         self.losses = torch.zeros((), device=device)  # summed since the last log
 
     def on_fresh(self, slot: int, candidates: Candidates) -> None:
-        """Targets of a slot's new episode, chosen by stored scores."""
+        """Targets of a slot's new episode, or more than it needs, chosen by stored scores."""
         if self._arrivals:
             self._arrivals.choose(slot, candidates)
-        else:
+        elif not self._gains:
             self._tables.put(slot, candidates)
+        elif not self._restored:  # otherwise the tables came with the checkpoint, also of slots that begin now
+            self._tables.put(slot, self._gains.narrowed(candidates))
 
     def attach(self, slab: Slab, resumed: bool) -> None:
-        self._slab = slab
+        self._slab, self._restored = slab, False
         if self._arrivals:
             self._arrivals.attach(slab, self._tables, resumed)
 
@@ -91,7 +96,7 @@ class MemoryLearner:
             batch[WEIGHT][: self._slots] = walked.weight
         tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
         with watch.saved_tensors():
-            loss, after = rollout_loss(self.model, tensors, state, self._world)
+            loss, after = rollout_loss(self.model, tensors, state, self._world, self._gains)
         if options.rollout_sampling == "all":
             behind = tuple(part[: self._slots] for part in after)
         self.walking = behind
@@ -111,6 +116,7 @@ class MemoryLearner:
                 "state": list(self.walking),
                 "losses": self.losses,
                 "arrivals": self._arrivals.state(self._tables) if self._arrivals else {},
+                "gains": self._gains.state(self._tables) if self._gains else {},
                 "replay": self._replay.state() if self._replay else {},
             }
         )
@@ -122,6 +128,7 @@ class MemoryLearner:
             "state": [interleaved(list(states)) for states in zip(*(p["state"] for p in parts), strict=True)],
             "losses": torch.stack([p["losses"] for p in parts]).sum(),
             "arrivals": Arrivals.merged([p["arrivals"] for p in parts]) if self._arrivals else {},
+            "gains": Gains.merged([p["gains"] for p in parts]) if self._gains else {},
             "replay": Replay.merged([p["replay"] for p in parts]) if self._replay else {},
             "kept": self.kept.state_dict() if self.kept is not self.model else {},
         }
@@ -141,5 +148,8 @@ class MemoryLearner:
             self.losses += saved["losses"]
         if self._arrivals:
             self._arrivals.load(saved["arrivals"], self._tables, own)
+        if self._gains:
+            self._gains.load(saved["gains"], self._tables, own)
+            self._restored = True
         if self._replay:
             self._replay.load(saved["replay"], own)

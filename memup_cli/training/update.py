@@ -11,6 +11,7 @@ from ..models.contexts import CarriedContext, TotalsContext, WindowContext
 from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
 from .candidates import CONTEXT, TargetTables, distinct
+from .gains import Gains
 from .stretches import Walked
 from .targets import TARGET
 from .windows import prediction_points
@@ -21,13 +22,13 @@ NOW = "now"  # y of the rollout's own steps, on which a carried context encoder 
 
 
 def rollout_loss(
-    model: MemoryModel, tensors: dict[str, Tensor], state: State, world: World = ALONE
+    model: MemoryModel, tensors: dict[str, Tensor], state: State, world: World = ALONE, gains: Gains | None = None
 ) -> tuple[Tensor, State]:
     """Eq. 5 over one rollout of every slot: mean -log q(y_k | m_t, c_k) over prediction points t and targets k in U_t.
 
     The mean is over all processes' slots; what is returned is this one's part of it.
     Returns the state after the rollout, detached: gradients flow through r steps and no further. A carried context
-    encoder has its state after the memory's.
+    encoder has its state after the memory's. The running gain, if there is one, learns from the same predictions.
     """
     trained = ("exists", "valid") if isinstance(model.context, CarriedContext) else ("exists",)
     counts = world.begin_sum(torch.stack([tensors[name].sum() for name in trained]).float())
@@ -42,7 +43,10 @@ def rollout_loss(
         extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], counts()[1])
     if "points" in tensors:
         m = m.gather(1, tensors["points"].unsqueeze(-1).expand(-1, -1, m.shape[-1])).unsqueeze(2)  # (B, P, 1, H)
-    losses = model.training_losses(m, _contexts(model, tensors), tensors[TARGET])
+    c = _contexts(model, tensors)
+    losses = model.training_losses(m, c, tensors[TARGET])
+    if gains is not None:
+        gains.learn(model, m, c, tensors)
     if WEIGHT in tensors:
         losses = losses * tensors[WEIGHT].view(-1, *[1] * (losses.ndim - 1))
     loss = _mean(losses, tensors["exists"], counts()[0])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from memup_cli.training.gains import SIGNIFICANT
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 from stores.scores import ScoreReader, score_path
@@ -76,6 +78,24 @@ def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, pr
     process.communicate()
     memup(*TRAIN, "--select", "utility")
     assert trained(run) == trained(memup.folder / "whole")
+
+
+def test_targets_drawn_by_the_running_gain_survive_an_interruption(memup):
+    memup("collect", "tmaze", "--length", 20, "--episodes", 200, "--test-episodes", 10, "--run", "run")
+    memup(*PROBE)
+    shutil.copytree(memup.folder / "run", memup.folder / "whole")
+    train = ["train-memory", "--select", "utility", "--explore", 1, "--rollout", 1, "--batch", 16, "--hidden", 16]
+    train += ["--updates", 1200, "--checkpoint-every", 100, "--evaluate-every", 1200, "--run"]
+    memup(*train, "whole")
+    process = memup.start(*train, "run")
+    while process.poll() is None and not list((memup.folder / "run/memory").glob("checkpoint-*900-*.pt")):
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    path = max((memup.folder / "run/memory").glob("checkpoint-*.pt"))
+    assert torch.load(path, weights_only=True)["learner"]["gains"]["networks"]["largest"] > SIGNIFICANT
+    memup(*train, "run")
+    assert trained(memup.folder / "run") == trained(memup.folder / "whole")
 
 
 def test_where_order_matters_utility_falls_back_to_surprise(memup):
