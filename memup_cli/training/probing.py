@@ -44,8 +44,7 @@ def train_probe(
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 16))))
     order = rng.permutation(events.episodes)
     order = order[events.count[order] > 0]
-    if len(order) < LEAST_EPISODES:
-        raise UsageProblem(f"--detector probe needs at least {LEAST_EPISODES} training episodes, to hold some out")
+    check_enough(len(order))
     held_out = min(MOST_HELD_OUT, max(2, len(order) // 5))
     held, train = order[:held_out], order[held_out:]
     batches = _Batches(events, probe.kind != "classes", device)
@@ -88,6 +87,11 @@ def train_probe(
     best[:half] = False
     owner = np.repeat(np.arange(held_out), events.count[held])
     return {"probe_updates": found[0], **_verdict(gains[best], without[best], owner[best])}
+
+
+def check_enough(episodes: int) -> None:
+    if episodes < LEAST_EPISODES:
+        raise UsageProblem(f"--detector probe needs at least {LEAST_EPISODES} training episodes, to hold some out")
 
 
 def _verdict(gains: np.ndarray, without: np.ndarray, owner: np.ndarray) -> dict[str, Any]:

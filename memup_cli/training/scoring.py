@@ -34,7 +34,7 @@ from . import checkpoint
 from .detection import ScoreConfig, train_detector
 from .fitting import Saving
 from .pasts import sample_events
-from .probing import train_probe
+from .probing import check_enough, train_probe
 from .reservoir import Steps, group_steps, row_codes, sample
 from .stages import (
     continue_command,
@@ -69,6 +69,8 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     inputs = digests(manifest, *SPLITS)
     values = dict(vars(config))
     parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]
+    if config.detector == "probe":
+        check_enough(len(split_of(manifest, "train")))  # before anything is trained
     begun = any((manifest.run / "scores" / part.detector).is_dir() for part in parts)
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
     if done and all(_all_there(manifest, p.detector) for p in parts) and not altered_weights(manifest, "score"):
