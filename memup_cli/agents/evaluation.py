@@ -1,10 +1,12 @@
 """How well an agent plays: return, success and length over complete episodes it has not seen, with intervals."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from .. import console
 from ..tasks.spec import TaskSpec
 from .environments import open_arena
 from .playing import Player
@@ -23,20 +25,28 @@ def evaluate(
     envs: int,
     seed: int,
     device: torch.device,
+    quiet: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Play `episodes` greedily and as many as in training (stochastic)."""
     found = {}
     arena = open_arena(task, spec, min(envs, episodes))
     player = Player(arena, policy, device, rollout=1 << 30)
-    for i, way in enumerate(WAYS):
-        epsilon = config.get("epsilon", 0.0) if way == "stochastic" else 0.0
-        columns: list[np.ndarray] = []
-        while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
-            drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
-            columns.append(player.outcomes(drawn, greedy=way == "greedy", epsilon=epsilon))
-        found[way] = _measure(np.concatenate(columns)[:episodes], seed)
+    with console.Progress("evaluate", "episode", len(WAYS) * episodes, quiet=quiet) as bar:
+        for i, way in enumerate(WAYS):
+            epsilon = config.get("epsilon", 0.0) if way == "stochastic" else 0.0
+            columns: list[np.ndarray] = []
+            told = partial(_tell, bar, way)
+            while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
+                drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
+                columns.append(player.outcomes(drawn, greedy=way == "greedy", epsilon=epsilon, told=told))
+                bar.advance(len(columns[-1]))
+            found[way] = _measure(np.concatenate(columns)[:episodes], seed)
     arena.close()
     return found
+
+
+def _tell(bar: console.Progress, way: str, steps: int) -> None:
+    bar.advance(0, f"{way}, {steps:,} steps into the next")
 
 
 def _measure(episodes: np.ndarray, seed: int) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from .policies import Policy
 from .recording import Recording, to_device
 from .senses import OBSERVATION
 
+TOLD_EVERY = 1000  # steps, if nothing is recorded
+
 
 class Player:
     """Plays a policy in an arena. What it does is a pure function of the weights and the seeds."""
@@ -60,9 +62,15 @@ class Player:
         tally = self._play(log, seed, seeds, steps, episodes, greedy, epsilon, stopped, told)
         return log.recording(tally) if tally else None
 
-    def outcomes(self, seed: int, greedy: bool = False, epsilon: float = 0.0) -> np.ndarray:
+    def outcomes(
+        self,
+        seed: int,
+        greedy: bool = False,
+        epsilon: float = 0.0,
+        told: Callable[[int], None] = lambda _: None,
+    ) -> np.ndarray:
         """Return, length and success (E, 3) of an episode per environment, of which nothing else is kept."""
-        tally = self._play(None, seed, None, 0, 0, greedy, epsilon, lambda: False, lambda _: None)
+        tally = self._play(None, seed, None, 0, 0, greedy, epsilon, lambda: False, told)
         assert tally
         return tally.episodes()
 
@@ -92,8 +100,8 @@ class Player:
         while playing:
             if stopped():
                 return None
-            if log and not wait:
-                wait = log.begin(active, age, sight, previous, state)
+            if not wait:
+                wait = log.begin(active, age, sight, previous, state) if log else TOLD_EVERY
                 told(tally.taken)
             with torch.inference_mode():
                 seen = {OBSERVATION: sight, PREVIOUS_ACTION: previous}

@@ -117,7 +117,9 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
         plan = {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
         console.result(plan, stage.json_, lambda: f"Would evaluate the {agent} agent of {manifest.run}.")
         return
-    found = evaluate(policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device)
+    found = evaluate(
+        policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device, stage.quiet
+    )
     data = {"run": str(manifest.run), "agent": agent, **found["greedy"], **found}
     make_folder(manifest.run / "evaluation")
     write_durably(manifest.run / "evaluation" / f"agent-{agent}.json", to_json(data))
