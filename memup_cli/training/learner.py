@@ -90,7 +90,8 @@ class MemoryLearner:
             )
         batch = next_batch(walked, self._slab, self._tables, options, self._seed, update)
         if self._replay:
-            batch, state = self._replay.mix(batch, state, self._slab.walks, update)
+            kept = self._slab.walks if options.rollout_sampling == "priority" else np.ones(self._slots, bool)
+            batch, state = self._replay.mix(batch, state, kept, update)
         if walked.weight is not None:  # what is replayed or begins again counts as it is
             batch[WEIGHT] = np.ones(len(batch["fresh"]), np.float32)
             batch[WEIGHT][: self._slots] = walked.weight
