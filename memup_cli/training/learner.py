@@ -90,8 +90,7 @@ class MemoryLearner:
             )
         batch = next_batch(walked, self._slab, self._tables, options, self._seed, update)
         if self._replay:
-            kept = self._slab.walks if options.rollout_sampling == "priority" else np.ones(self._slots, bool)
-            batch, state = self._replay.mix(batch, state, kept, update)
+            batch, state = self._replay.mix(batch, state, update)
         if walked.weight is not None:  # what is replayed or begins again counts as it is
             batch[WEIGHT] = np.ones(len(batch["fresh"]), np.float32)
             batch[WEIGHT][: self._slots] = walked.weight

@@ -110,17 +110,12 @@ class Replay:
         self._states: list[Tensor] = []
         self._filled = self._next = 0
 
-    def mix(
-        self, batch: dict[str, np.ndarray], state: State, which: np.ndarray, update: int
-    ) -> tuple[dict[str, np.ndarray], State]:
-        """Keep some rollouts of some slots (B,), and append kept ones; what is drawn is a pure function of the update.
-
-        With walkers that pass long stretches, those slots are the walkers: others, which read starts in every update,
-        would crowd out what they find. With slow walkers they keep the ring, and the states in it, young.
-        """
+    def mix(self, batch: dict[str, np.ndarray], state: State, update: int) -> tuple[dict[str, np.ndarray], State]:
+        """Keep some of the walkers' rollouts, and append kept ones; what is drawn is a pure function of the update."""
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 15, update))))
-        chance = self._rarity.chance({name: batch[name] for name in self._names}) * which
-        self._keep(np.flatnonzero(rng.random(len(which)) < chance), batch, state)
+        walkers = len(batch["fresh"])
+        chance = self._rarity.chance({name: batch[name] for name in self._names})
+        self._keep(np.flatnonzero(rng.random(walkers) < chance), batch, state)
         if not self._filled:
             return batch, state
         drawn = rng.integers(self._filled, size=self._count)

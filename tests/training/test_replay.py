@@ -22,9 +22,6 @@ def rollouts(train, size: int) -> list[dict[str, np.ndarray]]:
     return [{n: v[None, s : s + size] for n, v in episode.items()} for s in range(0, steps - size + 1, size)]
 
 
-WALKS = np.ones(4, bool)
-
-
 class Always:
     def chance(self, arrays):
         return np.ones(len(arrays["x"]))
@@ -56,7 +53,7 @@ def test_kept_rollouts_come_back_with_the_states_they_began_in(monkeypatch):
         number = np.arange(4 * update, 4 * update + 4)
         batch = {"x": np.tile(number[:, None], (1, 3)), "fresh": number % 4 == 0}
         state = (torch.tensor(number).float().unsqueeze(-1) + 100,)
-        mixed, states = replay.mix(batch, state, WALKS, update)
+        mixed, states = replay.mix(batch, state, update)
         assert len(mixed["x"]) == 9
         np.testing.assert_array_equal(mixed["x"][:4], batch["x"])
         assert set(mixed["x"][4:, 0]) <= set(range(max(0, 4 * update - 2), 4 * update + 4))  # the last six
@@ -64,17 +61,9 @@ def test_kept_rollouts_come_back_with_the_states_they_began_in(monkeypatch):
         np.testing.assert_array_equal(states[0][4:, 0].numpy(), expected[4:])
     again = Replay(6, 5, Always(), ("x",), seed=0)
     again.load(replay.state(), lambda rows: rows)
-    for one, other in zip(replay.mix(batch, state, WALKS, 9), again.mix(batch, state, WALKS, 9), strict=True):
+    for one, other in zip(replay.mix(batch, state, 9), again.mix(batch, state, 9), strict=True):
         values = (one.values(), other.values()) if isinstance(one, dict) else (one, other)
         assert all(np.array_equal(a, b) for a, b in zip(*values, strict=True))
-
-
-def test_starts_that_slots_read_in_every_update_are_not_kept():
-    replay = Replay(6, 5, Always(), ("x",), seed=0)
-    batch = {"x": np.tile(np.arange(4)[:, None], (1, 3)), "fresh": np.array([False, False, True, True])}
-    mixed, _ = replay.mix(batch, (torch.zeros(4, 1),), np.array([True, True, False, False]), 0)
-    assert set(mixed["x"][4:, 0]) == {0, 1}
-    assert not mixed["fresh"][4:].any()
 
 
 def test_rings_of_several_processes_are_shared_out_anew():
@@ -83,7 +72,7 @@ def test_rings_of_several_processes_are_shared_out_anew():
         rings.append(Replay(size, 2, Always(), ("x",), seed=rank))
         number = np.arange(10 * rank, 10 * rank + 2 + rank)
         batch = {"x": np.tile(number[:, None], (1, 3)), "fresh": np.zeros(len(number), bool)}
-        rings[-1].mix(batch, (torch.tensor(number).float().unsqueeze(-1),), np.ones(len(number), bool), 0)
+        rings[-1].mix(batch, (torch.tensor(number).float().unsqueeze(-1),), 0)
     merged = Replay.merged([ring.state() for ring in rings])
     found = []
     for rank in range(3):
