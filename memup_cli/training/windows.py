@@ -141,8 +141,9 @@ def chooser(
 ) -> Callable[[Visit], SuffixTop]:
     """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
 
-    Steps with a lower score than `least` are no targets, even if nothing better is left. With `others`, a share of the
-    visits is for exploring: these scores choose.
+    With `others`, scores of surprise, a share of the visits is for exploring: these scores choose. On the other visits
+    steps with a lower score than `least` are no targets, even if nothing better is left, unless they are no surprise
+    either: those do no harm.
     """
 
     def choose(visit: Visit) -> SuffixTop:
@@ -151,6 +152,12 @@ def chooser(
             return select(others(visit), targets, temperature, rng, reach)
         values = scores(visit)
         top = select(values, targets, temperature, rng, reach)
-        return SuffixTop(top.changes, np.where(values[top.best] < least, -1, top.best)) if least else top
+        if not least:
+            return top
+        useless = values[top.best] < least
+        if others is not None:
+            surprise = others(visit)
+            useless &= surprise[top.best] >= least * surprise.max()
+        return SuffixTop(top.changes, np.where(useless, -1, top.best))
 
     return choose

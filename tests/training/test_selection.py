@@ -104,3 +104,12 @@ def test_where_nothing_useful_is_left_there_is_no_target():
     scores = np.eye(10)[3] + np.eye(10)[5] / 2
     top = chooser(lambda _: scores, 2, 0.02, 0, least=0.1)(Visit(0, None, 0, 0))
     assert top.at(np.arange(10)).tolist() == [[3, 5]] * 4 + [[5, -1]] * 2 + [[-1, -1]] * 4
+
+
+def test_what_is_no_surprise_may_fill_up_what_is_useful_but_noise_may_not():
+    useful, surprise = np.eye(10)[3], np.eye(10)[3] + np.eye(10)[7]
+    choose = chooser(lambda _: useful, 2, 0.02, 0, lambda _: surprise, least=0.1)
+    found = np.concatenate([choose(Visit(number, None, 0, 0)).at(np.arange(10)) for number in range(50)])
+    assert (found[::10] == 3).any(1).all()
+    assert 7 not in found
+    assert set(found[found >= 0].tolist()) == set(range(10)) - {7}
