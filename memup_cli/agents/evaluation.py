@@ -39,7 +39,7 @@ def evaluate(
             while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
                 drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
                 columns.append(player.outcomes(drawn, greedy=way == "greedy", epsilon=epsilon, told=told))
-                bar.advance(len(columns[-1]))
+                bar.advance(min(len(columns[-1]), (i + 1) * episodes - bar.done))  # those beyond do not count
             found[way] = _measure(np.concatenate(columns)[:episodes], seed)
     arena.close()
     return found

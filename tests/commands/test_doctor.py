@@ -109,4 +109,4 @@ def test_a_package_that_does_not_load_is_a_problem(memup, instead):
 
 
 def test_a_run_at_a_url_is_refused(memup):
-    memup("doctor", "--run", "https://example.org/runs", code=2)
+    assert "can only be read" in memup("doctor", "--run", "https://example.org/runs", code=2).err
