@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-BLOCK = 1 << 16  # steps looked at together
+BLOCK = 1 << 16  # steps perturbed together
+PIECE, GROWTH = 64, 8  # looked at together: a few at a block's end, then more and more
+FEW = 16  # values per target up to which all suffixes are looked at side by side: fewer calls, for short episodes
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,25 @@ def perturb(scores: np.ndarray, temperature: float, rng: np.random.Generator) ->
 
 
 def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
-    """The k largest values of every suffix, by k running maxima from the end: what one displaces feeds the next."""
+    """The k largest values of every suffix; of equal ones the later comes first."""
+    return _side_by_side(values, k) if len(values) <= FEW * k else _in_one_sweep(values, k)
+
+
+def _side_by_side(values: np.ndarray, k: int) -> SuffixTop:
+    """All suffixes at once: in each, the first k of what lies in it, best first."""
+    steps = np.arange(len(values))
+    order = steps[::-1][np.argsort(-values[::-1], kind="stable")]  # (T,) best first
+    order = order[values[order] > -np.inf]
+    rank = np.cumsum(inside := order >= steps[:, None], axis=1)  # (T, T)
+    suffix, column = np.nonzero(inside & (rank <= k))
+    best = np.full((len(values), k), -1)
+    best[suffix, rank[suffix, column] - 1] = order[column]
+    changes = np.flatnonzero((best == steps[:, None]).any(1))
+    return SuffixTop(changes, best[changes])
+
+
+def _in_one_sweep(values: np.ndarray, k: int) -> SuffixTop:
+    """k running maxima from the end: what one displaces feeds the next."""
     length = len(values)
     current = values[::-1]  # (T,) candidates for this rank, from the end
     step = np.arange(length - 1, -1, -1)  # (T,) which step each candidate is
@@ -62,7 +82,7 @@ def suffix_top(values: np.ndarray, k: int) -> SuffixTop:
 def select(
     scores: np.ndarray, k: int, temperature: float, rng: np.random.Generator, reach: float | None = None
 ) -> SuffixTop:
-    """From the end, a block at a time: only what is among the k best so far is kept, so RAM hardly grows with T."""
+    """From the end, a piece at a time: what cannot be among the k best any more is left out, in RAM and in time."""
     steps, values = np.empty(0, np.int64), np.empty(0, np.float32)  # ascending steps; the only ones that can be chosen
     least = -np.inf  # the k-th best value of what follows
     for stop in range(len(scores), 0, -BLOCK):
@@ -70,11 +90,17 @@ def select(
         found = perturb(scores[start:stop], temperature, rng)
         if reach is not None:  # in float64: the distances of a long episode would swallow the noise
             found = found - np.arange(start, stop) / reach
-        near = np.flatnonzero(found > least)
-        best = suffix_top(found[near], k).best if len(near) else near
-        near = near[np.unique(best[best >= 0])]  # the others are not even among the best of their own block
-        steps, values = np.concatenate([start + near, steps]), np.concatenate([found[near], values])
-        if len(values) >= k:
-            least = np.partition(values, -k)[-k]
+        last, size = len(found), PIECE
+        while last > 0:
+            first = max(0, last - size)
+            near = first + np.flatnonzero(found[first:last] > least)
+            last, size = first, size * GROWTH
+            if not len(near):
+                continue
+            best = suffix_top(found[near], k).best
+            near = near[np.unique(best[best >= 0])]  # the others are not even among the best of their own piece
+            steps, values = np.concatenate([start + near, steps]), np.concatenate([found[near], values])
+            if len(values) >= k:
+                least = np.partition(values, -k)[-k]
     top = suffix_top(values, k)
     return SuffixTop(steps[top.changes], np.where(top.best >= 0, steps[top.best], -1))

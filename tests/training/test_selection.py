@@ -12,7 +12,7 @@ from memup_cli.training.windows import chooser
 from stores.schedule import Visit
 
 
-@given(st.lists(st.integers(-50, 50), min_size=1, max_size=40, unique=True), st.integers(1, 5))
+@given(st.lists(st.integers(-99, 99), min_size=1, max_size=100, unique=True), st.integers(1, 5))
 def test_every_suffix_gets_its_k_largest(values, k):
     values = np.array(values, np.float32)
     top = suffix_top(values, k)
@@ -20,6 +20,17 @@ def test_every_suffix_gets_its_k_largest(values, k):
         expected = (t + np.argsort(-values[t:]))[:k].tolist()
         found = top.at(np.array(t)).tolist()
         assert found == expected + [-1] * (k - len(expected))
+
+
+@pytest.mark.parametrize("k", [1, 10])
+@pytest.mark.parametrize("length", [50, 700, 20_000])
+def test_the_choice_is_the_k_largest_of_what_follows_in_long_and_short_episodes(length, k):
+    scores = np.zeros(length, np.float32)
+    scores[length // 3 :: length // 8] = 0.1  # here and there, so that no part of the episode has all the best
+    top = select(scores, k, 0.02, np.random.default_rng(length))
+    values = perturb(scores, 0.02, np.random.default_rng(length))
+    for t in np.random.default_rng(0).integers(0, length - k, 100):
+        assert top.at(t).tolist() == (t + np.argsort(-values[t:])[:k]).tolist()
 
 
 def exact_probabilities(weights: np.ndarray, k: int) -> dict[tuple[int, ...], float]:
