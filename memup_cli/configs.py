@@ -165,6 +165,12 @@ class TrainMemoryOptions(BaseModel):
         description="Spread of the memory's input weights; 1 suits one-hot inputs (default: small).",
         json_schema_extra=NETWORK,
     )
+    novelty_gates: bool = Field(
+        False,
+        description="Input gates of an LSTM begin closed to the usual input, which else piles up over thousands of "
+        "steps.",
+        json_schema_extra={**NETWORK, "both": True},
+    )
     horizon: float = Field(
         1.0,
         gt=0,

@@ -89,6 +89,18 @@ class RecurrentMemory(nn.Module):
             if shape.input_scale is not None:
                 weights["weight_ih_l0"].normal_(0, shape.input_scale)
 
+    @torch.no_grad()
+    def close_to_usual(self, x: Tensor) -> None:
+        """Let an LSTM's input gates begin closed to the mean of inputs (N, F), each as far as its forget gate is open.
+
+        What comes at nearly every step is then not added up in the units that keep it, which over thousands of steps
+        would drown all else they hold; what is unlike the mean still finds the gates as open as ever.
+        """
+        mean = (x if self.embedding is None else self.embedding(x)).mean(0)
+        weights = dict(self.cell.named_parameters())
+        keep = weights["bias_ih_l0"][self.size : 2 * self.size]
+        weights["weight_ih_l0"][: self.size] -= torch.outer(keep, mean / mean.square().sum().clamp(min=1e-12))
+
     def initial(self, batch: int) -> State:
         zeros = next(self.parameters()).new_zeros
         return tuple(zeros(batch, self.layers * self.size) for _ in range(2 if isinstance(self.cell, nn.LSTM) else 1))

@@ -68,6 +68,8 @@ class Copy:
         }
         if self.options.length >= 1000:  # a walk in five updates: the states that are replayed must not be old
             fast |= {"rollout_sampling": "priority", "stretch": self.options.length // 100}
+        if self.options.length >= 2000:  # blanks would pile up in the units that keep the digits, until those are lost
+            fast |= {"novelty_gates": True, "horizon": 10.0}
         return {"fast": fast, "paper": paper}
 
     @property

@@ -17,7 +17,8 @@ from ..tasks.spec import TaskSpec
 from .arrivals import Arrivals
 from .candidates import Candidates, TargetTables, interleaved, query_fields
 from .gains import Gains, learns_gains
-from .replay import Rarity, Replay
+from .rarity import Rarity
+from .replay import Replay
 from .staging import Stager
 from .stretches import every_rollout, one_of_a_stretch
 from .update import WEIGHT, next_batch, once_each, optimiser_step, rollout_loss

@@ -25,6 +25,7 @@ from .descent import Course, descend
 from .evaluation import predict_split
 from .goals import check_goals, reached
 from .learner import MemoryLearner
+from .rarity import sample_features
 from .selection import SuffixTop
 from .stages import (
     check_window,
@@ -64,6 +65,7 @@ class MemoryJob:
         """What the result depends on; how often it is looked at and saved does not."""
         free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
         free |= set() if self.options.select == "utility" else {"explore"}
+        free |= set() if self.options.novelty_gates else {"novelty_gates"}  # runs of older versions do not have it
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
         given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
         return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
@@ -95,6 +97,8 @@ def resolve(
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
     if options.rollout_sampling == "priority" and options.context == "carried":
         raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
+    if options.novelty_gates and (options.cell != "lstm" or FieldEncoder(spec, spec.memory_input).images):
+        raise UsageProblem("--novelty-gates is for --cell lstm, and for inputs that are not images")
     if options.spread == "learned" and spec.target_kind == "classes":
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
     if options.context == "totals" and FieldEncoder(spec, spec.query).images:
@@ -177,6 +181,8 @@ def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[]
     train, test = split_of(manifest, "train"), split_of(manifest, "test")
     torch.manual_seed(job.seed)
     model = build_model(spec, job.config, int(train.lengths.max())).to(job.device)
+    if options.novelty_gates:
+        model.memory.close_to_usual(sample_features(train, spec, model.inputs))
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
     learner = MemoryLearner(model, options, spec, train, job.seed, online=job.online, world=world)

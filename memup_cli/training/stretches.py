@@ -17,7 +17,7 @@ from stores.slab import Slab
 from ..configs import TrainMemoryOptions
 from ..models.memory import State, boundaries, reset
 from ..models.predictor import MemoryModel
-from .replay import LEAST, Rarity
+from .rarity import LEAST, Rarity
 
 
 @dataclass(frozen=True)

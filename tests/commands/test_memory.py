@@ -171,3 +171,15 @@ def test_a_training_ends_with_a_small_enough_squared_error(memup, maze):
 @pytest.mark.parametrize("stage", [["score", "--restart"], ["train-memory", "--context", "window"]])
 def test_a_window_longer_than_every_episode_is_refused(memup, maze, stage):
     assert "longest training episode" in memup(*stage, "--window", 400, "--run", "run", "--dry-run", code=2).err
+
+
+def test_novelty_gates_learn_and_are_for_an_lstm(memup, maze):
+    """Previous actions are among a maze's inputs; trained on, a run says with which gates it began."""
+    options = ["--run", "run", "--updates", 4, "--evaluate-every", 4, "--json"]
+    plain = memup("train-memory", *options).json
+    gated = memup("train-memory", *options, "--novelty-gates", "--restart").json
+    assert gated["updates"] == 4
+    assert gated["rmse"] != plain["rmse"]
+    assert "novelty_gates was True" in memup("train-memory", *options, code=2).err
+    for cell in ("gru", "mingru", "none"):
+        assert "--cell lstm" in memup("train-memory", *options, "--novelty-gates", "--cell", cell, code=2).err

@@ -53,3 +53,23 @@ def test_the_units_of_a_linear_memory_keep_for_one_step_up_to_the_horizon():
     kept = (h[0, :, :] > 50).sum(0)  # steps until half is gone
     assert kept.min() < 50
     assert 300 < kept.max() < 1000
+
+
+def test_novelty_gates_do_not_pile_up_the_usual_input_and_still_write_another():
+    """After 5,000 blanks an LSTM that keeps for 50,000 steps holds what it held; an ordinary one holds blanks."""
+    torch.manual_seed(0)
+    blank, digit = torch.eye(4)[:2]
+    usual = torch.cat([blank.expand(999, 4), digit.unsqueeze(0)])
+    piled, written = {}, {}
+    for gates in (False, True):
+        cell = CELLS["lstm"](4, Shape(64, input_scale=1.0), 50_000)
+        if gates:
+            cell.close_to_usual(usual)
+        with torch.no_grad():
+            _, before = cell(digit.expand(1, 5, 4), cell.initial(1))
+            _, after = cell(blank.expand(1, 5000, 4), before)
+        written[gates] = float(before[1].norm())
+        piled[gates] = float((after[1] - before[1]).norm())
+    assert piled[False] > 100 * written[False], "this is what they are for"
+    assert piled[True] < 2 * written[True]
+    assert written[True] > 0.5 * written[False]

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.training.replay import Rarity, Replay
+from memup_cli.training.rarity import Rarity
+from memup_cli.training.replay import Replay
 from memup_cli.training.stages import open_run, spec_of, split_of
 
 

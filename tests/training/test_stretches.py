@@ -7,7 +7,7 @@ import torch
 from memup_cli.configs import TrainMemoryOptions
 from memup_cli.models.memory import boundaries
 from memup_cli.training.candidates import TargetTables, gather_candidates, query_fields
-from memup_cli.training.replay import Rarity
+from memup_cli.training.rarity import Rarity
 from memup_cli.training.stages import open_run, spec_of, split_of
 from memup_cli.training.stretches import Walked, draw, one_of_a_stretch
 from memup_cli.training.update import WEIGHT, next_batch, rollout_loss
