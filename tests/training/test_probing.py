@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from memup_cli.models.detectors import Detector
 from memup_cli.models.probe import Probe
+from memup_cli.training.detection import ScoreConfig
+from memup_cli.training.fitting import Saving
 from memup_cli.training.pasts import sample_events
+from memup_cli.training.probing import train_probe
 from memup_cli.training.stages import open_run, spec_of, split_of
 
 
@@ -30,3 +34,36 @@ def test_each_event_has_seen_its_own_past(small_maze):
         seen = events.seen[events.first[number] : events.first[number + 1]]
         assert len(seen) == len(episode["action"]), "so few steps are all kept"
         torch.testing.assert_close(pooled[number, seen], running[1:])
+
+
+class StopsLater:
+    """A stop flag that is raised after so many looks at it; one look or two an update."""
+
+    def __init__(self, looks: float) -> None:
+        self._left = looks
+
+    def __bool__(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+@pytest.mark.parametrize("looks", [1, 101, 150])
+def test_a_probe_that_is_stopped_in_the_middle_of_its_training_ends_with_the_same_weights(small_maze, tmp_path, looks):
+    spec, events, _ = small_maze
+    config = ScoreConfig("probe", gamma=0.0, window=1, hidden=8, updates=120, score="nll", seed=3)
+
+    def train(folder, looks):
+        torch.manual_seed(3)
+        gain, probe = Detector(spec, "probe", 1, 8, "nll"), Probe(spec, 1, 8)
+        saving = Saving(tmp_path / folder, "mark", StopsLater(looks), lambda: None)
+        found = train_probe(gain, probe, events, config, torch.device("cpu"), saving, quiet=True)
+        return found, {**gain.state_dict(), **{f"probe.{name}": values for name, values in probe.state_dict().items()}}
+
+    whole, weights = train("whole", np.inf)
+    stopped, _ = train("halves", looks)
+    assert stopped is None
+    resumed, again = train("halves", np.inf)
+    assert resumed == whole
+    assert whole["probe_updates"] == 120
+    for name, values in weights.items():
+        assert torch.equal(again[name], values), name
