@@ -18,11 +18,12 @@ from .candidates import rows_at
 from .reservoir import (
     BUCKETS,
     MAX_BYTES,
+    Growing,
     Reservoir,
+    Sample,
     buckets,
     chances,
     float_scales,
-    joined,
     row_codes,
     small_fields,
     some_groups,
@@ -32,7 +33,6 @@ from .targets import previous_action_field, previous_actions
 PAST_ROWS, LARGE_PAST_ROWS = 64, 16  # kept of an episode; of one with images, fewer
 MAX_EPISODES = 10_000
 LEAD = 1  # rows before a block: the action before its first step
-MERGED_ROWS = 1 << 18  # of inputs that blocks have in common, before they are merged
 
 
 @dataclass(frozen=True)
@@ -73,21 +73,21 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
             past_counts += np.bincount(buckets(rows, len(steps), scales), minlength=BUCKETS)
     keep = chances(counts, spec, window)
     pasts: list[dict[str, np.ndarray]] = []
-    parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
-    seen, kinds, events = [], [], []
+    sample, kinds = Sample(spec), Growing()
+    seen, events = [], []
     for shard, group in groups:
-        targets, different, own = Targets(shard, group, spec, gamma), _Different(), []
+        targets, different, own = Targets(shard, group, spec, gamma), _Different(), Growing()
         for steps in blocks(shard, group, (*spec.query, *needed, spec.target), max(window - 1, LEAD)):
             kind = buckets(steps.rows(query), len(steps), scales)
             chosen = np.flatnonzero(rng.random(len(kind), dtype=np.float32) < keep[kind])
-            parts.append((*steps.windows(chosen, window, spec.query), targets(steps)[chosen]))
-            kinds.append(kind[chosen])
-            own.append(steps.first + chosen)
+            sample.add(*steps.windows(chosen, window, spec.query), targets(steps)[chosen])
+            kinds.add(kind[chosen])
+            own.add(steps.first + chosen)
             rows = memory_inputs(steps, spec, inputs)
             # Where inputs cannot be equal, each step counts as another one.
             codes = row_codes(rows) if alike else np.arange(steps.first, steps.first + len(steps))
             different.add(steps, codes, past_counts[buckets(rows, len(steps), scales)])
-        table, found = shard.rows(group), np.concatenate(own)
+        table, found = shard.rows(group), own.rows
         kept = different.rarest(most, rng)
         pasts += _past_rows(shard, table, kept, spec)
         edges = np.searchsorted(found, [*table[:, START], table[-1, START] + table[-1, LENGTH]])
@@ -95,7 +95,7 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
             seen.append(np.searchsorted(rows_kept, found[begin:stop], side="right"))
             events.append(stop - begin)
     first = np.concatenate([[0], np.cumsum(events)])
-    return Events(_padded(pasts, fields), first, np.concatenate(seen), joined(parts, spec), np.concatenate(kinds))
+    return Events(_padded(pasts, fields), first, np.concatenate(seen), sample.reservoir(), kinds.rows)
 
 
 class _Different:
@@ -114,7 +114,7 @@ class _Different:
             parts = self._parts.setdefault(steps.first + int(steps.starts[a]), [])
             _, where = np.unique(codes[a:b], return_index=True)
             parts.append((codes[a:b][where], steps.first + a + where, rarity[a:b][where]))
-            if sum(len(part[0]) for part in parts[1:]) > max(len(parts[0][0]), MERGED_ROWS):
+            if sum(len(part[0]) for part in parts[1:]) > len(parts[0][0]):
                 parts[:] = [_merged(parts)]
 
     def rarest(self, most: int, rng: np.random.Generator) -> list[np.ndarray]:

@@ -60,6 +60,51 @@ class Reservoir:
         return Reservoir(windows, self.real[rows], self.y[rows])
 
 
+class Growing:
+    """An array that rows are added to, with room to spare.
+
+    A small array kept of every block would lie between the large ones that come and go, and leave gaps in the heap that
+    nothing fits into: its size would grow with the number of blocks.
+    """
+
+    def __init__(self) -> None:
+        self._room: np.ndarray | None = None
+        self._count = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        count = self._count + len(rows)
+        if self._room is None:
+            self._room = rows[:0]
+        if count > len(self._room):
+            room = np.empty((max(count, 2 * len(self._room)), *rows.shape[1:]), rows.dtype)
+            room[: self._count] = self.rows
+            self._room = room
+        self._room[self._count : count] = rows
+        self._count = count
+
+    @property
+    def rows(self) -> np.ndarray:
+        assert self._room is not None
+        return self._room[: self._count]
+
+
+class Sample:
+    """A reservoir in the making."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self._windows = {name: Growing() for name in spec.query}
+        self._real, self._y = Growing(), Growing()
+
+    def add(self, windows: dict[str, np.ndarray], real: np.ndarray, y: np.ndarray) -> None:
+        for name, values in windows.items():
+            self._windows[name].add(values)
+        self._real.add(real)
+        self._y.add(y)
+
+    def reservoir(self) -> Reservoir:
+        return Reservoir({name: v.rows for name, v in self._windows.items()}, self._real.rows, self._y.rows)
+
+
 def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
@@ -71,20 +116,14 @@ def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int
         for steps in blocks(shard, group, small):
             counts += np.bincount(buckets(steps.rows(small), len(steps), scales), minlength=BUCKETS)
     keep = chances(counts, spec, window)
-    parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
+    kept = Sample(spec)
     for shard, group in groups:
         targets = Targets(shard, group, spec, gamma)
         for steps in blocks(shard, group, (*spec.query, spec.target), window - 1):
             chance = keep[buckets(steps.rows(small), len(steps), scales)]
             chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
-            parts.append((*steps.windows(chosen, window, spec.query), targets(steps)[chosen]))
-    return joined(parts, spec)
-
-
-def joined(parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]], spec: TaskSpec) -> Reservoir:
-    """One sample of all windows, which of their steps exist, and y."""
-    windows = {name: np.concatenate([part[0][name] for part in parts]) for name in spec.query}
-    return Reservoir(windows, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts]))
+            kept.add(*steps.windows(chosen, window, spec.query), targets(steps)[chosen])
+    return kept.reservoir()
 
 
 def chances(counts: np.ndarray, spec: TaskSpec, window: int) -> np.ndarray:
