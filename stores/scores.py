@@ -5,7 +5,7 @@ files are there and listed with their checksums in the attributes of the group; 
 so a killed job continues with the next group.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -125,15 +125,27 @@ class ScoreWriter:
         damages = ScoreReader(self.path, self.shard).check(self.shard.available_groups(), self.shard, Check())
         return sorted({d.group for d in damages if d.group is not None})
 
-    def add(self, group: int, scores: Array) -> None:
-        """Scores of all steps of a group, in order; they count after publish()."""
-        chunks, size = self.shard.place(group), self._layout.chunk_steps
-        padded = np.zeros(len(chunks) * size, SCORE.numpy)
-        padded[: len(scores)] = scores
-        for i, chunk in enumerate(chunks):
-            data = encode(padded[i * size : (i + 1) * size], SCORE.shuffle, SCORE.typesize)
-            self._pending.write(self.path / SCORE.name / f"c.{chunk}", data)
-            self._written[str(chunk)] = ending(data)
+    def add(self, group: int, pieces: Iterable[Array]) -> None:
+        """Scores of all steps of a group, in order and in pieces of any size; they count after publish()."""
+        chunks = iter(self.shard.place(group))
+        chunk, filled = np.zeros(self._layout.chunk_steps, SCORE.numpy), 0
+        for piece in pieces:
+            done = 0
+            while done < len(piece):
+                part = piece[done : done + len(chunk) - filled]
+                chunk[filled : filled + len(part)] = part
+                done, filled = done + len(part), filled + len(part)
+                if filled == len(chunk):
+                    self._write(next(chunks), chunk)
+                    filled = 0
+        if filled:
+            chunk[filled:] = 0
+            self._write(next(chunks), chunk)
+
+    def _write(self, number: int, chunk: Array) -> None:
+        data = encode(chunk, SCORE.shuffle, SCORE.typesize)
+        self._pending.write(self.path / SCORE.name / f"c.{number}", data)
+        self._written[str(number)] = ending(data)
 
     def publish(self) -> None:
         """The list is written after the chunks: what a killed attempt did not list is scored again."""

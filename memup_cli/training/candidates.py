@@ -52,19 +52,19 @@ def gather_candidates(
     top, steps = compacted(top)
     query: dict[str, np.ndarray] = {}
     if context in ("point", "totals"):
-        query = {name: _rows_at(name, steps, block, length, read) for name in spec.query}
+        query = {name: rows_at(name, steps, block, length, read) for name in spec.query}
     if context == "totals":
         query[TOTALS] = totals_at(FieldEncoder(spec, spec.query), steps, block, length, read)
     if context == "window":
         wanted, seen = window_steps(steps, window)
         needed, places = np.unique(wanted, return_inverse=True)
         places = places.reshape(wanted.shape)
-        query = {name: _rows_at(name, needed, block, length, read)[places] for name in spec.query}
+        query = {name: rows_at(name, needed, block, length, read)[places] for name in spec.query}
         query[SEEN] = seen
     if spec.target_kind == "return" and gamma > 0:
         y = discounted_returns(read(spec.target, 0, length), gamma)[steps].astype(np.float32)
     else:
-        y = _rows_at(spec.target, steps, block, length, read)
+        y = rows_at(spec.target, steps, block, length, read)
     return Candidates(top, steps, query, y)
 
 
@@ -95,7 +95,8 @@ def totals_at(encoder: FieldEncoder, steps: np.ndarray, block: int, length: int,
     return found
 
 
-def _rows_at(name: str, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
+def rows_at(name: str, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
+    """Rows of some steps (M,) in ascending order, a block of steps at a time."""
     parts = []
     for b in np.unique(steps // block) if len(steps) else [0]:
         first = int(b) * block

@@ -1,20 +1,19 @@
-"""Local windows of steps, and a small sample of them in which rare inputs are as frequent as common ones.
+"""A small sample of steps with their local windows, in which rare inputs are as frequent as common ones.
 
 A detector trained on uniform steps would see the one junction in 20,000 steps once in many batches. Steps are kept
 with a probability that depends on their input only, so what the detector learns about y given the input is not biased.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from .targets import targets
+from .blocks import Targets, blocks
 
 BUCKETS = 1 << 18
 MAX_ROWS = 100_000
@@ -22,34 +21,6 @@ MAX_BYTES = 256 << 20  # of those rows
 MAX_COLUMNS = 256  # numbers a step: of larger fields, such as images, each is different
 MAX_STEPS = 200_000_000  # looked at; a larger set is sampled by groups
 FLOAT_BINS = 8
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Steps of one commit group, ready for a detector."""
-
-    arrays: dict[str, np.ndarray]  # query fields, (N, *row)
-    y: np.ndarray  # (N,)
-    starts: np.ndarray  # (N,) where each step's episode begins
-
-    def windows(self, steps: np.ndarray, window: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """The last `window` steps up to each of `steps` (n,): fields (n, W, *row), and which of them exist."""
-        index = steps[:, None] + np.arange(1 - window, 1)  # (n, W)
-        real = index >= self.starts[steps][:, None]
-        index = np.maximum(index, 0)
-        return {name: values[index] for name, values in self.arrays.items()}, real
-
-
-def group_steps(shard: Shard, group: int, spec: TaskSpec, gamma: float, names: tuple[str, ...] | None = None) -> Steps:
-    """Steps with all query fields, or with some of them."""
-    names = spec.query if names is None else names
-    rows = shard.rows(group)
-    start, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
-    arrays = {name: shard.read_steps(name, start, stop) for name in {*names, spec.target}}
-    begins = rows[:, START] - start
-    parts = [arrays[spec.target][b : b + n] for b, n in zip(begins, rows[:, LENGTH], strict=True)]
-    y = np.concatenate([targets(spec, {spec.target: part}, gamma) for part in parts])
-    return Steps({name: arrays[name] for name in names}, y, np.repeat(begins, rows[:, LENGTH]))
 
 
 def small_fields(spec: TaskSpec, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -89,23 +60,70 @@ class Reservoir:
         return Reservoir(windows, self.real[rows], self.y[rows])
 
 
+class Growing:
+    """An array that rows are added to, with room to spare.
+
+    A small array kept of every block would lie between the large ones that come and go, and leave gaps in the heap that
+    nothing fits into: its size would grow with the number of blocks.
+    """
+
+    def __init__(self) -> None:
+        self._room: np.ndarray | None = None
+        self._count = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        count = self._count + len(rows)
+        if self._room is None:
+            self._room = rows[:0]
+        if count > len(self._room):
+            room = np.empty((max(count, 2 * len(self._room)), *rows.shape[1:]), rows.dtype)
+            room[: self._count] = self.rows
+            self._room = room
+        self._room[self._count : count] = rows
+        self._count = count
+
+    @property
+    def rows(self) -> np.ndarray:
+        assert self._room is not None
+        return self._room[: self._count]
+
+
+class Sample:
+    """A reservoir in the making."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self._windows = {name: Growing() for name in spec.query}
+        self._real, self._y = Growing(), Growing()
+
+    def add(self, windows: dict[str, np.ndarray], real: np.ndarray, y: np.ndarray) -> None:
+        for name, values in windows.items():
+            self._windows[name].add(values)
+        self._real.add(real)
+        self._y.add(y)
+
+    def reservoir(self) -> Reservoir:
+        return Reservoir({name: v.rows for name, v in self._windows.items()}, self._real.rows, self._y.rows)
+
+
 def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
     groups = some_groups(trajectories, rng)
     small = small_fields(spec)
-    scales = float_scales(group_steps(*groups[0], spec, gamma, small).arrays)
+    scales = float_scales(steps.rows(small) for steps in blocks(*groups[0], small))
     counts = np.zeros(BUCKETS, np.int64)
-    for steps in read_groups(groups, spec, gamma, small):
-        counts += np.bincount(buckets(steps.arrays, small, scales), minlength=BUCKETS)
+    for shard, group in groups:
+        for steps in blocks(shard, group, small):
+            counts += np.bincount(buckets(steps.rows(small), len(steps), scales), minlength=BUCKETS)
     keep = chances(counts, spec, window)
-    parts: list[tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]] = []
-    for steps in read_groups(groups, spec, gamma, spec.query):
-        chance = keep[buckets(steps.arrays, small, scales)]
-        chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
-        parts.append((*steps.windows(chosen, window), steps.y[chosen]))
-    windows = {name: np.concatenate([part[0][name] for part in parts]) for name in spec.query}
-    return Reservoir(windows, np.concatenate([p[1] for p in parts]), np.concatenate([p[2] for p in parts]))
+    kept = Sample(spec)
+    for shard, group in groups:
+        targets = Targets(shard, group, spec, gamma)
+        for steps in blocks(shard, group, (*spec.query, spec.target), window - 1):
+            chance = keep[buckets(steps.rows(small), len(steps), scales)]
+            chosen = np.flatnonzero(rng.random(len(chance), dtype=np.float32) < chance)
+            kept.add(*steps.windows(chosen, window, spec.query), targets(steps)[chosen])
+    return kept.reservoir()
 
 
 def chances(counts: np.ndarray, spec: TaskSpec, window: int) -> np.ndarray:
@@ -116,19 +134,11 @@ def chances(counts: np.ndarray, spec: TaskSpec, window: int) -> np.ndarray:
     return keep * min(1.0, most / float((keep * counts).sum()))
 
 
-def buckets(arrays: dict[str, np.ndarray], small: tuple[str, ...], scales: dict[str, np.ndarray]) -> np.ndarray:
-    """Which kind of input each step has (N,), as far as some small fields can tell."""
-    if not small:
-        return np.zeros(len(next(iter(arrays.values()))), np.int64)
-    codes = row_codes({name: arrays[name] for name in small}, scales)
-    return (codes % np.uint64(BUCKETS)).astype(np.int64)
-
-
-def read_groups(
-    groups: list[tuple[Shard, int]], spec: TaskSpec, gamma: float, names: tuple[str, ...]
-) -> Iterator[Steps]:
-    for shard, group in groups:
-        yield group_steps(shard, group, spec, gamma, names)
+def buckets(rows: dict[str, np.ndarray], count: int, scales: dict[str, np.ndarray]) -> np.ndarray:
+    """Which kind of input each step has (count,), as far as some small fields can tell."""
+    if not rows:
+        return np.zeros(count, np.int64)
+    return (row_codes(rows, scales) % np.uint64(BUCKETS)).astype(np.int64)
 
 
 def some_groups(
@@ -145,11 +155,14 @@ def some_groups(
     return [groups[i] for i in np.sort(rng.permutation(len(groups))[:count])]
 
 
-def float_scales(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def float_scales(blocks: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Width of a bin for each column of each float field."""
-    scales = {}
-    for name, values in arrays.items():
-        if values.dtype.kind == "f":
-            flat = values.reshape(len(values), -1)
-            scales[name] = np.maximum((flat.max(0) - flat.min(0)) / FLOAT_BINS, 1e-9)
-    return scales
+    low: dict[str, np.ndarray] = {}
+    high: dict[str, np.ndarray] = {}
+    for rows in blocks:
+        for name, values in rows.items():
+            if values.dtype.kind == "f":
+                flat = values.reshape(len(values), -1)
+                low[name] = np.minimum(flat.min(0), low.get(name, np.inf))
+                high[name] = np.maximum(flat.max(0), high.get(name, -np.inf))
+    return {name: np.maximum((high[name] - low[name]) / FLOAT_BINS, 1e-9) for name in low}

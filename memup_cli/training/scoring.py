@@ -5,14 +5,12 @@ With the probe it does so twice: utility is written beside the surprise that it 
 
 import contextlib
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
@@ -21,9 +19,8 @@ from stores.errors import DamagedData
 from stores.files import read_file, read_json, remove_tree, to_json, write_durably
 from stores.layout import json_checksum
 from stores.manifest import Manifest
-from stores.scores import ScoreReader, ScoreWriter, missing_groups, score_path
+from stores.scores import missing_groups, score_path
 
-from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.detectors import Detector
@@ -35,7 +32,7 @@ from .detection import ScoreConfig, train_detector
 from .fitting import Saving
 from .pasts import sample_events
 from .probing import check_enough, train_probe
-from .reservoir import Steps, group_steps, row_codes, sample
+from .reservoir import sample
 from .stages import (
     continue_command,
     digests,
@@ -47,10 +44,7 @@ from .stages import (
     split_of,
     weights_digest,
 )
-
-BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
-PUBLISH_EVERY = 2.0  # seconds
-HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
+from .uncertainty import summary, write_scores
 
 
 def default_detector(spec: TaskSpec) -> str:
@@ -97,14 +91,14 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
                     raise stop.error(f"a checkpoint of the {what} is saved", continue_command())
                 detector, kept[part.detector], training = found
                 source = {"detector": weights_digest(detector), "inputs": inputs}
-                progress["done"] += _write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
+                progress["done"] += write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
                 if stop and progress["done"] < total:
                     note("interrupted", progress=progress)
                     raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
                 if part.detector == "probe":
                     metrics["probe"] = training
                 else:
-                    metrics |= {**training, **_summary(manifest, part.detector)}
+                    metrics |= {**training, **summary(manifest, part.detector)}
         except BadInput as error:
             note("failed", problem=str(error))
             raise
@@ -166,97 +160,3 @@ def _trained_detector(
     write_durably(described, to_json({**described_by, "checksum": json_checksum(described_by)}), still_ours)
     checkpoint.clear(weights.parent)
     return detector, digest, training
-
-
-def _write_scores(
-    manifest: Manifest,
-    spec: TaskSpec,
-    config: ScoreConfig,
-    detector: Detector,
-    source: dict[str, Any],
-    stop: StopFlag,
-    still_ours: Callable[[], None],
-    quiet: bool,
-) -> int:
-    """Score every group of every split that is not scored yet; returns the episodes scored in all."""
-    shards = [shard for split in SPLITS for shard in split_of(manifest, split).shards]
-    total, done = sum(s.identity.episodes for s in shards), 0
-    with console.Progress("score", "episode", total, quiet=quiet) as bar:
-        for shard in shards:
-            writer = ScoreWriter(score_path(manifest.run, config.detector, shard), shard, source, still_ours)
-            missing = writer.missing_groups()
-            already = shard.identity.episodes - sum(len(shard.rows(g)) for g in missing)
-            done += already
-            bar.advance(already)
-            published = time.monotonic()
-            try:
-                for group in missing:
-                    if stop:
-                        break
-                    steps = group_steps(shard, group, spec, config.gamma)
-                    found = score_steps(detector, steps)
-                    if not np.isfinite(found).all():
-                        raise BadInput(
-                            f"a score of commit group {group} of {shard.path} is not finite: the data hold extreme "
-                            "values. Collect others."
-                        )
-                    writer.add(group, found)
-                    done += len(shard.rows(group))
-                    bar.advance(len(shard.rows(group)))
-                    if time.monotonic() - published >= PUBLISH_EVERY:
-                        writer.publish()
-                        published = time.monotonic()
-                writer.publish()
-            except BaseException:
-                writer.discard()
-                raise
-    return done
-
-
-def score_steps(detector: Detector, steps: Steps) -> np.ndarray:
-    """Scores of all steps of a group (N,); each different local window is computed once, unless it is an image."""
-    device = next(detector.parameters()).device
-    scores = np.empty(len(steps.y), np.float32)
-    row_bytes = sum(values[0].nbytes for values in steps.arrays.values()) * detector.window
-    size = min(BATCH_STEPS, max(1, SCORED_BYTES // row_bytes))
-    for first in range(0, len(scores), size):
-        these = np.arange(first, min(first + size, len(scores)))
-        windows, real = steps.windows(these, detector.window)
-        y = steps.y[these]
-        which = back = np.arange(len(these))
-        if not detector.query.images:
-            different = {**windows, "real": real, **({"y": y} if detector.looks_at_y else {})}
-            _, which, back = np.unique(row_codes(different), return_index=True, return_inverse=True)
-        with torch.no_grad():
-            tensors = {name: torch.from_numpy(values[which]).to(device) for name, values in windows.items()}
-            output = detector(tensors, torch.from_numpy(real[which]).to(device))
-            found = detector.score(output, torch.from_numpy(y[which]).to(device))
-        scores[these] = found.cpu().numpy()[back]
-    return scores
-
-
-def _summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str, Any]:
-    """Histogram of the training scores, and where each episode's highest score lies, counted from its end."""
-    counts = np.zeros(len(HISTOGRAM_EDGES) - 1, np.int64)
-    from_end: list[int] = []
-    top: list[float] = []
-    for shard, group in split_of(manifest, "train").groups():
-        scores = ScoreReader(score_path(manifest.run, detector, shard), shard)
-        for row in shard.rows(group):
-            values = scores.episode(row)
-            counts += np.histogram(values, HISTOGRAM_EDGES)[0]
-            from_end.append(len(values) - 1 - int(values.argmax()))
-            top.append(float(values.max()))
-        if len(from_end) >= episodes:
-            break
-    ends = np.array(from_end)
-    return {
-        "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
-        "top_score_mean": float(np.mean(top)),
-        "top_steps_from_end": {
-            "median": float(np.median(ends)),
-            "p10": float(np.quantile(ends, 0.1)),
-            "p90": float(np.quantile(ends, 0.9)),
-            "at_end_share": float((ends == 0).mean()),
-        },
-    }

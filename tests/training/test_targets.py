@@ -1,5 +1,7 @@
 """Returns, previous actions and the target tables that feed an update."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from memup_cli.tasks.copying import Copy, CopyOptions
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
 from memup_cli.training.candidates import Candidates, TargetTables, gather_candidates, query_fields
 from memup_cli.training.selection import suffix_top
-from memup_cli.training.targets import discounted_returns, previous_actions, targets
+from memup_cli.training.targets import Returns, discounted_returns, previous_actions, targets
 from memup_cli.training.windows import prediction_points
 
 
@@ -24,6 +26,20 @@ def test_returns_equal_the_definition(rewards, gamma):
         expected.append(following)
     found = discounted_returns(np.array(rewards, np.float32).astype(np.float64), gamma)
     np.testing.assert_allclose(found, expected[::-1], rtol=1e-5, atol=1e-4)
+
+
+@given(
+    st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=400),
+    st.sampled_from([0.0, 0.001, 0.3, 0.8, 0.97, 0.999, 1.0]),
+    st.integers(1, 500),
+    st.lists(st.integers(0, 400), max_size=5),
+)
+def test_returns_in_pieces_are_the_same_to_the_last_bit(rewards, gamma, piece, cuts):
+    values = np.array(rewards, np.float32)
+    returns = Returns(lambda start, stop: values[start:stop], len(values), gamma, piece)
+    edges = sorted({0, *(cut for cut in cuts if cut < len(values)), len(values)})
+    found = np.concatenate([returns(start, stop) for start, stop in itertools.pairwise(edges)])
+    assert found.tobytes() == discounted_returns(values, gamma).tobytes()
 
 
 def test_the_target_of_a_class_task_is_its_field():
