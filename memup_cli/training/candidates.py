@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,8 +14,8 @@ from stores.slab import Read
 from ..models.contexts import SEEN, TOTALS, Kind
 from ..models.encoders import FieldEncoder
 from ..tasks.spec import TaskSpec
-from .selection import SuffixTop
-from .targets import TARGET, discounted_returns, target_field
+from .selection import BLOCK, SuffixTop
+from .targets import TARGET, Returns, target_field
 
 CONTEXT = "context"  # a context computed beforehand: the carried encoder's state at the step
 _NEVER = np.iinfo(np.int64).max
@@ -62,7 +63,8 @@ def gather_candidates(
         query = {name: rows_at(name, needed, block, length, read)[places] for name in spec.query}
         query[SEEN] = seen
     if spec.target_kind == "return" and gamma > 0:
-        y = discounted_returns(read(spec.target, 0, length), gamma)[steps].astype(np.float32)
+        returns = Returns(partial(read, spec.target), length, gamma, BLOCK)
+        y = rows_at(spec.target, steps, BLOCK, length, lambda _, *piece: returns(*piece)).astype(np.float32)
     else:
         y = rows_at(spec.target, steps, block, length, read)
     return Candidates(top, steps, query, y)

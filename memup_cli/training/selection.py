@@ -10,6 +10,7 @@ the same draw with -k / reach added to each, so it costs nothing and one sweep s
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -79,8 +80,16 @@ def _in_one_sweep(values: np.ndarray, k: int) -> SuffixTop:
     return SuffixTop(length - 1 - where, best)
 
 
+class Sliced(Protocol):
+    """An array, or something that is read a slice at a time."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, which: slice, /) -> np.ndarray: ...
+
+
 def select(
-    scores: np.ndarray, k: int, temperature: float, rng: np.random.Generator, reach: float | None = None
+    scores: Sliced, k: int, temperature: float, rng: np.random.Generator, reach: float | None = None
 ) -> SuffixTop:
     """From the end, a piece at a time: what cannot be among the k best any more is left out, in RAM and in time."""
     steps, values = np.empty(0, np.int64), np.empty(0, np.float32)  # ascending steps; the only ones that can be chosen

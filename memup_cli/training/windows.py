@@ -12,11 +12,34 @@ from stores.scores import ScoreReader, score_path
 from stores.slab import Derived, Read, Slab
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from .candidates import Candidates, Gather
-from .selection import SuffixTop, select
+from .candidates import Candidates, Gather, rows_at
+from .selection import BLOCK, SuffixTop, select
 from .targets import discounted_returns, previous_action_field, previous_actions, target_field
 
-Scores = Callable[[Visit], np.ndarray]  # uncertainty of every step of an episode
+
+class LongScores:
+    """Scores of a long episode, of which only the blocks that are looked at are in RAM."""
+
+    def __init__(self, reader: ScoreReader, start: int, length: int) -> None:
+        self._reader, self._start, self._length = reader, start, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
+        if isinstance(which, slice):
+            return self._read("", *which.indices(self._length)[:2])
+        steps, places = np.unique(which, return_inverse=True)
+        return rows_at("", steps, BLOCK, self._length, self._read)[places.reshape(which.shape)]
+
+    def max(self) -> float:
+        return max(float(self[first : first + BLOCK].max()) for first in range(0, self._length, BLOCK))
+
+    def _read(self, _: str, start: int, stop: int) -> np.ndarray:
+        return self._reader.read(self._start + start, self._start + stop)
+
+
+Scores = Callable[[Visit], np.ndarray | LongScores]  # uncertainty of every step of an episode
 
 
 def stored_scores(run: Path, detector: str) -> Scores:
@@ -24,15 +47,17 @@ def stored_scores(run: Path, detector: str) -> Scores:
     readers: dict[int, ScoreReader] = {}
     last: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
-    def scores(visit: Visit) -> np.ndarray:
+    def scores(visit: Visit) -> np.ndarray | LongScores:
         key = (id(visit.shard), visit.group)
         if key not in last:
             if id(visit.shard) not in readers:
                 readers[id(visit.shard)] = ScoreReader(score_path(run, detector, visit.shard), visit.shard)
-            rows = visit.shard.rows(visit.group)
+            rows, reader = visit.shard.rows(visit.group), readers[id(visit.shard)]
             start, stop = int(rows[0, START]), int(rows[-1, START] + rows[-1, LENGTH])
+            if len(rows) == 1 and stop - start > BLOCK:
+                return LongScores(reader, start, stop - start)
             last.clear()
-            last[key] = rows, readers[id(visit.shard)].read(start, stop)
+            last[key] = rows, reader.read(start, stop)
         rows, values = last[key]
         first = int(rows[visit.local, START] - rows[0, START])
         return values[first : first + int(rows[visit.local, LENGTH])]
@@ -154,10 +179,10 @@ def chooser(
         top = select(values, targets, temperature, rng, reach)
         if not least:
             return top
-        useless = values[top.best] < least
+        useless = values[np.maximum(top.best, 0)] < least
         if others is not None:
             surprise = others(visit)
-            useless &= surprise[top.best] >= least * surprise.max()
+            useless &= surprise[np.maximum(top.best, 0)] >= least * surprise.max()
         return SuffixTop(top.changes, np.where(useless, -1, top.best))
 
     return choose

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memup_cli.training.selection import perturb, select, suffix_top
-from memup_cli.training.windows import chooser
+from memup_cli.training.stages import open_run, split_of
+from memup_cli.training.windows import LongScores, chooser, stored_scores
 from stores.schedule import Visit
+from stores.scores import ScoreReader, score_path
 
 
 @given(st.lists(st.integers(-99, 99), min_size=1, max_size=100, unique=True), st.integers(1, 5))
@@ -124,3 +126,24 @@ def test_what_is_no_surprise_may_fill_up_what_is_useful_but_noise_may_not():
     assert (found[::10] == 3).any(1).all()
     assert 7 not in found
     assert set(found[found >= 0].tolist()) == set(range(10)) - {7}
+
+
+def test_the_targets_of_a_long_episode_are_those_of_all_its_scores_in_ram(memup):
+    run = memup.folder / "run"
+    memup("collect", "tmaze", "--length", 600_000, "--episodes", 2, "--test-episodes", 1, "--run", run)
+    memup("score", "--run", run, "--updates", 20)
+    shard = split_of(open_run(run), "train").shards[0]
+    visit = Visit(0, shard, 1, 0)
+    in_ram = ScoreReader(score_path(run, "quantile", shard), shard).episode(shard.rows(1)[0])
+    found = stored_scores(run, "quantile")(visit)
+    assert isinstance(found, LongScores)
+    assert len(found) == len(in_ram) >= 600_000
+    assert found.max() == in_ram.max()
+    steps = np.random.default_rng(0).integers(0, len(in_ram), (40, 3))
+    np.testing.assert_array_equal(found[steps], in_ram[steps])
+    chosen = [
+        chooser(scores, 3, 0.02, 0, scores, 0.0, least=0.1)(visit)
+        for scores in (lambda _: in_ram, stored_scores(run, "quantile"))
+    ]
+    np.testing.assert_array_equal(chosen[0].changes, chosen[1].changes)
+    np.testing.assert_array_equal(chosen[0].best, chosen[1].best)
