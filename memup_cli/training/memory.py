@@ -114,7 +114,7 @@ def resolve(
 
 
 def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptions:
-    """What was not given comes from the task's recipe, then from the general defaults."""
+    """What was not given comes from the task's recipe, as far as it fits what was, then from the general defaults."""
     given = options.model_dump(exclude_unset=True)
     recipe = {
         **spec.recipes.get("fast", {}),
@@ -122,6 +122,10 @@ def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptio
     }
     if given.get("select") == "current":
         recipe |= {"context": "point", "replay": 0.0}
+    if given.get("context") == "carried":
+        recipe |= {"rollout_sampling": "all"}
+    if given.get("cell", "lstm") != "lstm":
+        recipe |= {"novelty_gates": False}
     return TrainMemoryOptions(**{**recipe, **given})
 
 

@@ -138,3 +138,20 @@ def test_classes_out_of_range_and_numbers_that_are_not_finite_are_refused(memup)
     assert "episode 0 of the train split" in refused
     assert "`noise` at step 7" in memup(*collect, "nan", "--run", "b", code=65, env=path).err
     memup(*collect, "none", "--run", "c", env=path)
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ([], {"rollout_sampling": "priority", "novelty_gates": True}),
+        (["--preset", "paper"], {"rollout_sampling": "all", "context": "carried", "layers": 2}),
+        (["--context", "carried"], {"rollout_sampling": "all", "novelty_gates": True}),
+        (["--cell", "gru"], {"rollout_sampling": "priority", "cell": "gru"}),
+    ],
+)
+def test_of_the_recipe_for_long_copies_only_what_fits_the_options_is_used(memup, given, used):
+    memup("collect", "scattered-copy", "--length", 2000, "--episodes", 20, "--test-episodes", 2, "--run", "run")
+    memup("score", "--run", "run", "--updates", 5)
+    config = memup("train-memory", "--run", "run", *given, "--dry-run", "--json").json["config"]
+    assert {name: config[name] for name in used} == used
+    assert config.get("novelty_gates", False) == used.get("novelty_gates", False)
