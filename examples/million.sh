@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A hint at the first step, and the turn that it tells a million steps later: from data to an agent, on two CPU cores.
 #   bash examples/million.sh
+#   MEMUP_EPISODES=64 LENGTH=100000 bash ...     smaller; all options of memup go this way
 #   LENGTH=10000000 SEED=1 OUT=runs/ten-million AGENT=no bash ...     AGENT=no: only the memory
 # Interrupted runs continue; what is done is not done again.
 set -euo pipefail

@@ -167,8 +167,7 @@ class TrainMemoryOptions(BaseModel):
     )
     novelty_gates: bool = Field(
         False,
-        description="Input gates of an LSTM begin closed to the usual input, which else piles up over thousands of "
-        "steps.",
+        description="lstm: input gates begin closed to the usual input, which else piles up over thousands of steps.",
         json_schema_extra={**NETWORK, "both": True},
     )
     horizon: float = Field(
@@ -212,6 +211,7 @@ class TrainMemoryOptions(BaseModel):
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
     )
+    replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept to be repeated.")
     starts: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that reads only the start of an episode, then of the next."
     )
@@ -220,11 +220,13 @@ class TrainMemoryOptions(BaseModel):
         description="Train every rollout; or walk through stretches of them without gradients and train one of each, "
         "drawn by --priority and weighted so that the expected gradient stays the same.",
     )
-    stretch: int = Field(50, ge=1, le=1_000_000, description="priority: rollouts of which one is trained.")
-    priority: Literal["novelty", "change"] = Field(
-        "novelty", description="By how rare a rollout's inputs are, or by how far the memory's state moves in it."
+    stretch: int = Field(
+        50, ge=1, le=1_000_000, description="priority: rollouts of which one is trained, at most those of an episode."
     )
-    replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept for that.")
+    priority: Literal["novelty", "change"] = Field(
+        "novelty",
+        description="priority: by how rare a rollout's inputs are, or how far the memory moves in it.",
+    )
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
     lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")

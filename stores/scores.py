@@ -30,7 +30,7 @@ from .layout import FORMAT, START, Field, Layout, check_format, field_metadata, 
 from .reader import Shard
 
 SCORE = Field("score", "float32")
-AGAIN = "Run `memup score` with --restart to make the scores again."
+AGAIN = "Run `memup verify --repair`: it says how to make the scores again."
 
 
 def _layout(shard: Shard) -> Layout:

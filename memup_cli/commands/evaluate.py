@@ -66,7 +66,8 @@ def _table(data: dict[str, Any]) -> Any:
     for name, first in (("by_length", "steps"), ("by_order", counted)):
         if not data[name]:
             continue
-        what = counted if name == "by_order" else "dependency length"
+        # Where the steps that matter are counted, each depends on something nearer than the episode's start.
+        what = counted if name == "by_order" else "step of the episode" if counted else "dependency length"
         table = Table(title=f"{data['run']}: {main} by {what}", title_justify="left")
         figures = [key for key in data[name][0] if key not in ("from", "to", counted, "count")]
         for column in (first, "targets", *figures):

@@ -78,7 +78,7 @@ def _text(summary: dict[str, Any]) -> str:
         lines.append("Nothing local is uncertain, or it needs more --updates, --hidden or another --detector.")
     if "probe" in summary:
         lines.append(_probe_text(summary["probe"]))
-    select = " --select utility" if "probe" in summary else ""
+    select = " --select utility" if "probe" in summary and summary["probe"]["tells"] else ""
     lines.append(f"Next: memup train-memory{select} --run {quoted(run)}")
     return "\n".join(lines)
 
@@ -93,5 +93,5 @@ def _probe_text(found: dict[str, Any]) -> str:
     return (
         f"Probe: without their order, inputs of the past explain only {max(found['explained'], 0):.0%} of what is "
         "uncertain at best. That is too little to tell what memory is useful for: --select utility will select by "
-        "surprise here."
+        "surprise here. Either the order matters, or there are too few episodes or --updates to learn it from."
     )

@@ -16,14 +16,16 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
-    from ..training.memory import resolve, train_memory
+    from ..training.memory import is_done, resolve, train_memory
     from ..training.stages import prepare_device
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
     if stage.dry_run:
         data = {"run": str(job.manifest.run), "config": job.config}
-        text = f"Would train the memory of {job.manifest.run} for {options.updates:,} updates. Nothing was written."
+        text = f"Would train the memory of {job.manifest.run} for {job.options.updates:,} updates. Nothing was written."
+        if is_done(job):
+            text = f"{job.manifest.run}: up to date. Nothing was written."
         console.result(data, stage.json_, lambda: text)
         return
     summary = train_memory(job)

@@ -83,7 +83,7 @@ def verify(
         },
         "missing": refresh_collect(manifest).get("missing", []),
     }
-    console.result(data, json, lambda: _text(data, str(manifest.run)))
+    console.result(data, json, lambda: _text(data, str(manifest.run), repair))
     if weights or ((damages or scores or others) and not repair):
         raise typer.Exit(65)
 
@@ -156,7 +156,7 @@ def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
     return commands
 
 
-def _text(data: dict[str, Any], run: str) -> str:
+def _text(data: dict[str, Any], run: str, repair: bool) -> str:
     from ..runs import quoted
 
     checked = data["checked"]
@@ -170,8 +170,9 @@ def _text(data: dict[str, Any], run: str) -> str:
         lines.append(f"  {damage['path']}: {place}{damage['problem']}")
     if data["quarantined"]:
         lines.append(f"Set aside: {', '.join(data['quarantined'])}")
-    elif any(damage["path"].startswith(("trajectories/", "scores/")) for damage in data["damaged"]) or any(
-        damage["path"].endswith((".pt", ".json")) for damage in data["damaged"]
+    elif not repair and any(
+        damage["path"].startswith(("trajectories/", "scores/")) or damage["path"].endswith((".pt", ".json"))
+        for damage in data["damaged"]
     ):
         lines.append(f"To set the damaged parts aside: memup verify --run {quoted(run)} --repair")
     shards = sorted({shard["shard"] for shard in data["missing"]})

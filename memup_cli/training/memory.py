@@ -87,7 +87,7 @@ def resolve(
     manifest = open_run(run)
     spec = spec_of(manifest)
     asked = options.model_fields_set
-    options = with_recipe(options, spec)
+    options = _short_stretches(with_recipe(options, spec), int(split_of(manifest, "train").lengths.max()))
     if not len(split_of(manifest, "test")):
         raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
     check_goals(options, spec)
@@ -129,6 +129,13 @@ def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptio
     return TrainMemoryOptions(**{**recipe, **given})
 
 
+def _short_stretches(options: TrainMemoryOptions, longest: int) -> TrainMemoryOptions:
+    """Stretches that are no longer than the longest episode."""
+    if options.rollout_sampling == "all":
+        return options
+    return options.model_copy(update={"stretch": min(options.stretch, -(-longest // options.rollout))})
+
+
 def train_memory(job: MemoryJob) -> dict[str, Any]:
     """Run the stage, in as many processes as torchrun started; returns the summary to print."""
     with joined(job.device) as world:
@@ -137,15 +144,11 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
                 f"{world.size} processes cannot share {job.options.slots} slots (--batch without what is replayed); "
                 "start fewer, or use a larger --batch"
             )
-        inputs = digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
-        begun = checkpoint.exists(job.folder)
-        if world.from_first(
-            lambda: is_up_to_date(job.manifest, "train-memory", job.config, inputs, job.restart, begun)
-        ):
+        if world.from_first(lambda: is_done(job)):
             found = job.manifest.stages["train-memory"]["metrics"]
             return {"run": str(job.manifest.run), "outcome": "up to date", **found}
         if world.first:
-            return _lead(job, world, inputs)
+            return _lead(job, world)
         with StopFlag() as stop:
             metrics = _train(job, world, stop, lambda: None)
         if metrics["stopped"]:
@@ -153,7 +156,17 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
         return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
 
 
-def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any]:
+def is_done(job: MemoryJob) -> bool:
+    """Whether the run has this memory already; an error if it has another that only --restart may discard."""
+    begun = checkpoint.exists(job.folder)
+    return is_up_to_date(job.manifest, "train-memory", job.config, _inputs(job), job.restart, begun)
+
+
+def _inputs(job: MemoryJob) -> dict[str, str]:
+    return digests(job.manifest, "train", "test", *(["scores"] if job.detector else []))
+
+
+def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
     """The one process that owns the stage's folder and its entry in the manifest."""
     progress = {"done": 0, "total": job.options.updates}
     stop = StopFlag()
@@ -167,7 +180,7 @@ def _lead(job: MemoryJob, world: World, inputs: dict[str, str]) -> dict[str, Any
                 job.quiet,
             )
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
-        note("running", config=job.config, inputs=inputs, progress=progress, outputs={})
+        note("running", config=job.config, inputs=_inputs(job), progress=progress, outputs={})
         try:
             metrics = _train(job, world, stop, still_ours)
         except BadInput as error:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import zarr
 
+import memup_cli
 from stores.reader import Trajectories
 from tests.cli import COLLECT_MAZE, Memup, files_of
 
@@ -183,3 +184,25 @@ def test_novelty_gates_learn_and_are_for_an_lstm(memup, maze):
     assert "novelty_gates was True" in memup("train-memory", *options, code=2).err
     for cell in ("gru", "mingru", "none"):
         assert "--cell lstm" in memup("train-memory", *options, "--novelty-gates", "--cell", cell, code=2).err
+
+
+def test_a_stretch_is_at_most_an_episode_and_a_dry_run_tells_what_would_be_done(memup, maze):
+    options = [
+        "--run",
+        "run",
+        "--updates",
+        3,
+        "--rollout",
+        10,
+        "--rollout-sampling",
+        "priority",
+        "--stretch",
+        1_000_000,
+    ]
+    dry = memup("train-memory", *options, "--dry-run").out
+    assert "for 3 updates" in dry
+    longest = memup_cli.open_trajectories(memup.folder / "run", "train").lengths.max()
+    assert memup("train-memory", *options, "--dry-run", "--json").json["config"]["stretch"] == -(-longest // 10)
+    memup("train-memory", *options)
+    assert "up to date" in memup("train-memory", *options, "--dry-run").out
+    assert "updates was 3" in memup("train-memory", *options, "--updates", 4, "--dry-run", code=2).err
