@@ -141,6 +141,7 @@ def main() -> None:
             for peer, rows in found.items():
                 if all(map(_solved, rows.values())):
                     rows[str(length)] = measure(peer, run, options)
+                    print(f"{peer}, {length:,}: {rows[str(length)]}", file=sys.stderr, flush=True)
     longest = {peer: max((int(n) for n, r in rows.items() if _solved(r)), default=0) for peer, rows in found.items()}
     show(peers=found, longest_solved=longest)
     if options.figure:
