@@ -165,7 +165,7 @@ def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
     scores = maze / "scores/quantile/train/0000.zarr/score/c.0"
     scores.write_bytes(scores.read_bytes()[:-9])
     refused = memup("train-memory", "--run", "run", "--updates", 20, "--restart", code=65)
-    assert "`memup score` with --restart" in refused.err
+    assert "`memup verify --repair`" in refused.err
     assert "memup score --updates 600 --run run" in memup("verify", "--run", "run", code=65).out
     (place,) = memup("verify", "--run", "run", "--repair", "--json").json["quarantined"]
     assert (maze / place / "score/c.0").exists()
@@ -199,8 +199,9 @@ def test_scores_in_the_wrong_place_are_refused_and_made_again(memup):
     shutil.copy(folder / "c.1", folder / "c.2")
     assert memup("verify", "--run", "run", "--json", code=65).json["damaged"][0]["chunk"] == 2
     refused = memup("train-memory", "--run", "run", "--updates", 5, code=65)
-    assert "memup score" in refused.err
-    memup("score", "--run", "run", "--updates", 200, "--restart")
+    assert "`memup verify --repair`" in refused.err
+    assert "To make it again: memup score --updates 200 --run run" in memup("verify", "--run", "run", "--repair").out
+    memup("score", "--run", "run", "--updates", 200)
     assert files_of(memup.folder / "run" / "scores") == whole
 
 
