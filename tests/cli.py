@@ -1,31 +1,16 @@
 """The real command line, as a test sees it."""
 
-import json
-import os
+import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from stores.reader import Trajectories
-
-COMMAND = [sys.executable, "-m", "memup_cli"]
+from tests.processes import COMMAND, Outcome, Running, environment, forks
 
 COLLECT_MAZE = ["collect", "tmaze", "--length", 40, "--episodes", 300, "--test-episodes", 50, "--run", "run"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
@@ -34,26 +19,36 @@ class Memup:
 
     folder: Path
 
-    def __call__(self, *arguments: object, code: int = 0, env: dict[str, str] | None = None) -> Outcome:
-        done = subprocess.run(
-            [*COMMAND, *map(str, arguments)],
-            cwd=self.folder,
-            env=environment(env),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        outcome = Outcome(done.returncode, done.stdout, done.stderr)
+    def __call__(
+        self, *arguments: object, code: int = 0, env: dict[str, str] | None = None, new_interpreter: bool = False
+    ) -> Outcome:
+        if new_interpreter:
+            process = self.popen(*arguments, env=env)
+            out, err = process.communicate()
+            outcome = Outcome(process.returncode, out, err)
+        else:
+            outcome = forks()(self.folder, list(arguments), env=env)
         assert outcome.code == code, f"exit {outcome.code}, not {code}\n{outcome.out}\n{outcome.err}"
         if code not in (0, 1):
             assert "Traceback" not in outcome.err
             assert len(outcome.err.strip()) > 20 or outcome.out, "an error needs an explanation"
         return outcome
 
-    def start(
-        self, *arguments: object, env: dict[str, str] | None = None, own_group: bool = False
-    ) -> subprocess.Popen[str]:
+    def start(self, *arguments: object, env: dict[str, str] | None = None) -> Running:
+        return forks().start(self.folder, list(arguments), env=env)
+
+    def held(
+        self, *arguments: object, at: str, nth: int = 1, env: dict[str, str] | None = None, group: bool = False
+    ) -> Running:
+        """Started, and standing still where a file of this path (a pattern) was changed the nth time."""
+        return forks().held(self.folder, list(arguments), at, nth, env=env, group=group)
+
+    def killed(self, *arguments: object, at: str, nth: int = 1) -> None:
+        """Started, and killed there."""
+        assert self.held(*arguments, at=at, nth=nth).kill().code == -signal.SIGKILL
+
+    def popen(self, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+        """A process with an interpreter of its own."""
         return subprocess.Popen(
             [*COMMAND, *map(str, arguments)],
             cwd=self.folder,
@@ -61,14 +56,7 @@ class Memup:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            process_group=0 if own_group else None,
         )
-
-
-def environment(more: dict[str, str] | None = None) -> dict[str, str]:
-    """The caller's environment without MEMUP_* options; warnings are errors in the command, too."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("MEMUP_")}
-    return {**kept, "PYTHONWARNINGS": "error", **(more or {})}
 
 
 def episodes(run: Path, split: str = "train", shards: int = 1) -> list[dict[str, np.ndarray]]:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cli import COMMAND, environment
+from tests.processes import COMMAND, environment
 
 ROOT = Path(__file__).parent.parent
 # Each layer may import itself and those after it.

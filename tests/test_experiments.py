@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import environment, files_of
+from tests.cli import files_of
+from tests.processes import environment
 
 FOLDER = Path(__file__).parents[1] / "examples" / "experiments"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import environment
+from tests.processes import environment
 
 ROOT = Path(__file__).parent.parent
 BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
@@ -71,7 +71,7 @@ def test_the_source_package_has_what_a_checkout_has(built):
             "docs/generate.py",
             "examples/slurm/submit.sh",
             "tests/cli.py",
-            "tests/faults/shim.c",
+            "tests/shim.c",
             "benchmarks/measure.py",
         ),
         *("memup_cli/reports/page.html", "memup_cli/tasks/two_colors/two_colors.wad", "stores/slab.py"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from docs import generate
-from tests.cli import environment
+from tests.processes import environment
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

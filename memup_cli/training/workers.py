@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.context import SpawnContext, SpawnProcess
 from types import FrameType
 from typing import Any, TypeVar
 
 from ..errors import BadInput
-from ..interrupts import StopFlag
+from ..interrupts import SIGNALS, StopFlag
 
 _PR_SET_PDEATHSIG = 1
 
@@ -33,15 +34,29 @@ class _Abandoned(BaseException):
     """Raised in a worker in the middle of an episode that nobody wants any more."""
 
 
+class _DeafProcess(SpawnProcess):
+    """Signals wait until a worker ignores them: a batch system sends them to every process of a job, also to one that
+    is still starting."""
+
+    def start(self) -> None:
+        earlier = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+
+
+class _DeafContext(SpawnContext):
+    Process = _DeafProcess
+
+
 @contextmanager
 def worker_processes(workers: int, stop: StopFlag, shared: object = None) -> Iterator[Executor]:
     """A pool of spawned processes; when the work ends early they drop their episodes instead of finishing them.
 
     Each gets `shared` once, for all that abandonable() runs there: a game that it starts serves until it ends.
     """
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), initializer=_prepare, initargs=(os.getpid(), shared)
-    )
+    pool = ProcessPoolExecutor(workers, _DeafContext(), initializer=_prepare, initargs=(os.getpid(), shared))
     finished = False
     try:
         yield pool
@@ -61,7 +76,8 @@ def worker_processes(workers: int, stop: StopFlag, shared: object = None) -> Ite
 
 def _abandon(children: list[Any]) -> None:
     for child in children:
-        os.kill(child.pid, signal.SIGUSR1)
+        with suppress(ProcessLookupError):  # one that died, and was buried meanwhile
+            os.kill(child.pid, signal.SIGUSR1)
     deadline = time.monotonic() + GRACE
     for child in children:
         child.join(max(0.0, deadline - time.monotonic()))
@@ -73,8 +89,9 @@ def _prepare(parent: int, shared: object) -> None:
     """Run first in every worker: killed with its parent, deaf to the signals that the parent handles."""
     global _shared
     _shared = shared
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     signal.signal(signal.SIGUSR1, _leave_episode)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above

@@ -28,7 +28,8 @@ from memup_cli.training.targets import previous_actions
 from memup_cli.training.weights import build_model, load_model
 from stores.layout import SEED
 from stores.reader import Trajectories
-from tests.cli import Memup, environment
+from tests.cli import Memup
+from tests.processes import environment
 
 ROOT = Path(__file__).parent.parent.parent
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED]

@@ -92,16 +92,11 @@ def test_an_interrupted_agent_ends_with_the_same_weights(memup, remembered, agen
     expected = policy_file(memup.folder / "run", agent)
     shutil.rmtree(memup.folder / "run")
     shutil.copytree(remembered, memup.folder / "run")
-    folder = memup.folder / "run" / "agent" / agent
-    for signal_number in (signal.SIGKILL, signal.SIGTERM):
-        before = len(list(folder.glob("checkpoint-*"))) and max(folder.glob("checkpoint-*")).name
-        process = memup.start(*options)
-        while process.poll() is None and (max(folder.glob("checkpoint-*"), default=Path(" ")).name) <= (before or " "):
-            pass
-        process.send_signal(signal_number)
-        process.communicate()
-        if signal_number == signal.SIGTERM and process.returncode:
-            assert process.returncode == 75
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        stopped = memup.held(*options, at=f"run/agent/{agent}/checkpoint-*.pt", nth=2).interrupt(number)
+        assert stopped.code == (75 if number == signal.SIGTERM else -signal.SIGKILL), stopped.err
+        status = memup("status", "--run", "run", "--json").json["stages"][f"train-agent/{agent}"]["status"]
+        assert status == "interrupted"
     memup(*options)
     assert policy_file(memup.folder / "run", agent) == expected
 
@@ -251,15 +246,16 @@ def test_an_episode_can_be_recorded(memup):
 
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
     options = [*TRAIN, "--steps", 60_000, "--until-success", 0.95, "--alternate", 2, "--checkpoint-every", 0]
-    phases = {"collect": signal.SIGTERM, "score": signal.SIGKILL, "train-memory": signal.SIGTERM}
-    phases["train-agent"] = signal.SIGKILL
-    for wanted, number in phases.items():  # interrupted once in every phase of the first round
-        process = memup.start(*options)
-        while process.poll() is None and phase(run) != wanted:
-            pass
-        process.send_signal(number)
-        process.communicate()
-        assert process.returncode == (75 if number == signal.SIGTERM else -9)
+    first = "run/rounds/ppo/01"
+    moments = {
+        "collect": (f"{first}/trajectories/train/*/row/zarr.json", signal.SIGTERM),
+        "score": (f"{first}/scores/*/zarr.json", signal.SIGKILL),
+        "train-memory": (f"{first}/logs/train-memory/*", signal.SIGTERM),
+        "train-agent": (f"{first}/agent/checkpoint-*.pt", signal.SIGKILL),
+    }
+    for wanted, (path, number) in moments.items():  # interrupted once in every phase of the first round
+        stopped = memup.held(*options, at=path).interrupt(number)
+        assert stopped.code == (75 if number == signal.SIGTERM else -signal.SIGKILL), stopped.err
         assert phase(run) == wanted
     memup(*options)
     stage = memup("status", "--run", "run", "--json").json["stages"]["train-agent/ppo"]

@@ -94,13 +94,8 @@ def test_an_interrupted_baseline_ends_with_the_same_weights(memup, copied, optio
     shutil.rmtree(run)
     shutil.copytree(copied, run)
     for number in (signal.SIGKILL, signal.SIGTERM):
-        wanted = newest(run, name) + 20
-        process = memup.start(*train)
-        while process.poll() is None and newest(run, name) < wanted:
-            pass
-        process.send_signal(number)
-        _, err = process.communicate()
-        assert process.returncode == (75 if number == signal.SIGTERM else -9), err
+        done = memup.held(*train, at=f"run/baseline/{name}/checkpoint-*.pt", nth=2).interrupt(number)
+        assert done.code == (75 if number == signal.SIGTERM else -signal.SIGKILL), done.err
         assert memup("status", "--run", "run", "--json").json["stages"][f"train-baseline/{name}"]["status"] == (
             "interrupted"
         )
@@ -110,11 +105,6 @@ def test_an_interrupted_baseline_ends_with_the_same_weights(memup, copied, optio
     before = files_of(run)
     assert "up to date" in memup(*train).out
     assert files_of(run) == before
-
-
-def newest(run: Path, name: str) -> int:
-    found = (run / "baseline" / name).glob("checkpoint-*.pt")
-    return max([int(p.stem.split("-")[1]) for p in found], default=0)
 
 
 def weights(run: Path, name: str) -> list[bytes]:

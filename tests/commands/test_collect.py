@@ -39,8 +39,8 @@ def test_shards_workers_and_commit_pace_do_not_change_the_data(memup, run):
     arguments = ["collect", "tmaze", "--length", 40000, "--episodes", 60, "--test-episodes", 5]
     parts = [memup.start(*arguments, "--run", "parts", "--shard", f"{i}/4", "--workers", i + 1) for i in (3, 1, 0, 2)]
     for part in parts:
-        _, err = part.communicate()
-        assert part.returncode == 0, err
+        done = part.wait()
+        assert done.code == 0, done.err
     for split in ("train", "test"):
         assert_same_episodes(episodes(run, split), episodes(memup.folder / "parts", split, shards=4))
     manifests = [json.loads((memup.folder / r / "manifest.json").read_text()) for r in ("run", "parts")]

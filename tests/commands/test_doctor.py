@@ -5,8 +5,8 @@ import os
 import pytest
 
 from memup_cli.health.folder import check_kind
-from tests.cli import Outcome
 from tests.faults.mounts import mounted, read_only
+from tests.processes import Outcome
 
 
 def levels(outcome: Outcome) -> dict[str, str]:
@@ -96,14 +96,17 @@ def test_the_kind_of_file_system_comes_from_the_mount_nearest_to_the_folder(tmp_
 
 
 def test_without_the_doom_engine_all_else_can_run(memup, instead):
-    shown = memup("doctor", "--json", env=instead("vizdoom", "raise ImportError('no libSDL here')"))
+    shown = memup(
+        "doctor", "--json", env=instead("vizdoom", "raise ImportError('no libSDL here')"), new_interpreter=True
+    )
     assert "no libSDL here" in found(shown, "Doom engine")["found"]
     assert "two-colors" in found(shown, "Doom engine")["advice"]
     assert levels(shown)["Doom engine"] == "note"
 
 
 def test_a_package_that_does_not_load_is_a_problem(memup, instead):
-    shown = memup("doctor", "--quick", "--json", env=instead("zarr", "raise OSError('bad wheel')"), code=1)
+    broken = instead("zarr", "raise OSError('bad wheel')")
+    shown = memup("doctor", "--quick", "--json", env=broken, code=1, new_interpreter=True)
     assert "bad wheel" in found(shown, "zarr")["found"]
     assert "Install memup again" in found(shown, "zarr")["advice"]
 

@@ -112,9 +112,9 @@ def test_so_it_is_in_worker_processes(memup, plugin, task):
 
 @pytest.mark.parametrize("task", ["bad", "stepped"])
 def test_the_traceback_is_shown_on_request(memup, plugin, task):
-    failed = memup.start("collect", task, "--way", "fails", *SMALL, "-v", env=plugin)
-    shown = failed.communicate()[1]
-    assert failed.returncode == 65
+    failed = memup.start("collect", task, "--way", "fails", *SMALL, "-v", env=plugin).wait()
+    shown = failed.err
+    assert failed.code == 65
     assert "Traceback" in shown
     assert "in episode" in shown
     assert "Please report it" not in shown

@@ -2,7 +2,6 @@
 
 import io
 import json
-import random
 import re
 import shutil
 import signal
@@ -33,30 +32,20 @@ def test_an_interrupted_training_ends_with_the_same_weights(memup, scored, how):
     curve = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
     shutil.rmtree(memup.folder / "run")
     shutil.copytree(scored, memup.folder / "run")
-    rng = random.Random(0)
-    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
-        before = newest(memup.folder / "run")
-        process = memup.start(*TRAIN, *how)
-        wanted = before + rng.choice([30, 60])
-        while process.poll() is None and newest(memup.folder / "run") < wanted:
-            pass
-        process.send_signal(number)
-        _, err = process.communicate()
-        assert process.returncode in (-signal.SIGKILL, 75), err
+    for number, update in ((signal.SIGKILL, 60), (signal.SIGTERM, 90), (signal.SIGKILL, 150)):
+        stopped = memup.held(*TRAIN, *how, at=f"run/memory/checkpoint-{update:09d}-*.pt").interrupt(number)
         if number == signal.SIGTERM:
-            assert re.search(r"checkpoint saved at update \d+", err)
-            assert "memup train-memory" in err
+            assert stopped.code == 75, stopped.err
+            assert re.search(r"checkpoint saved at update \d+", stopped.err)
+            assert "memup train-memory" in stopped.err
+        assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
     done = memup(*TRAIN, *how)
-    assert "resuming at update" in done.err
+    assert "resuming at update 150" in done.err
     assert weights(memup.folder / "run") == expected
     strip = re.compile(r'"(updates_per_second|data_wait_share)": [^,}]+')
     resumed = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text()
     assert strip.sub("", resumed) == strip.sub("", curve)
     assert "up to date" in memup(*TRAIN, *how).out
-
-
-def newest(run: Path) -> int:
-    return max([int(p.stem.split("-")[1]) for p in (run / "memory").glob("checkpoint-*.pt")], default=0)
 
 
 def test_scoring_continues_where_it_was_killed(memup):
@@ -126,29 +115,19 @@ def test_a_hostile_checkpoint_is_refused(memup, maze):
 
 
 def test_a_torn_checkpoint_falls_back_to_the_one_before(memup, maze):
-    process = memup.start(*TRAIN)
-    while process.poll() is None and newest(maze) < 90:
-        pass
-    process.kill()
-    process.communicate()
+    memup.killed(*TRAIN, at="run/memory/checkpoint-000000090-*.pt")
     found = sorted((maze / "memory").glob("checkpoint-*.pt"))
-    assert len(found) >= 2
+    assert [int(path.stem.split("-")[1]) for path in found] == [30, 60, 90]  # the oldest was about to go
     found[-1].write_bytes(found[-1].read_bytes()[:1000])
     done = memup(*TRAIN)
-    assert f"resuming at update {int(found[-2].stem.split('-')[1])}" in done.err.replace(",", "")
+    assert "resuming at update 60" in done.err
 
 
 def test_two_trainings_of_one_run_do_not_mix(memup, maze):
-    process = memup.start(*TRAIN)
-    while process.poll() is None and newest(maze) < 30:
-        pass
-    process.send_signal(signal.SIGSTOP)
-    try:
-        assert f"process {process.pid}" in memup(*TRAIN, code=75).err
-    finally:
-        process.send_signal(signal.SIGCONT)
-    _, err = process.communicate()
-    assert process.returncode == 0, err
+    process = memup.held(*TRAIN, at="run/memory/checkpoint-000000030-*.pt")
+    assert f"process {process.pid}" in memup(*TRAIN, code=75).err
+    done = process.resume()
+    assert done.code == 0, done.err
 
 
 def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
@@ -176,18 +155,10 @@ def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
 
 
 def test_a_killed_stage_is_not_called_running_and_its_hint_does_not_discard_it(memup, maze):
-    process = memup.start(*TRAIN, "--restart")
-    while process.poll() is None and newest(maze) < 30:
-        pass
+    process = memup.held(*TRAIN, "--restart", at="run/memory/checkpoint-000000030-*.pt")
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "running"
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert "--restart" not in err
-    process = memup.start(*TRAIN)
-    while process.poll() is None and newest(maze) < 150:
-        pass
-    process.kill()
-    process.communicate()
+    assert "--restart" not in process.interrupt().err
+    memup.killed(*TRAIN, at="run/memory/checkpoint-000000150-*.pt")
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
 
 

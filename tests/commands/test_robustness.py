@@ -1,32 +1,26 @@
 """What a first user ran into: each of these was a defect once."""
 
 import json
-import signal
 import subprocess
 import sys
 
 import pytest
 
-from memup_cli.runs import now
 from stores.manifest import Manifest
-from tests.cli import COMMAND, assert_same_episodes, environment, episodes, files_of
-from tests.faults.test_collect import LONG, wait_for_commit
+from tests.cli import assert_same_episodes, episodes, files_of
+from tests.faults.test_collect import FIRST_COMMIT, LONG
+from tests.processes import COMMAND, environment
 
 SMALL = ["collect", "copy", "--episodes", 12, "--test-episodes", 2, "--run", "run"]
 
 
 def test_restart_does_not_touch_a_run_that_somebody_writes(memup):
-    process = memup.start(*LONG)
-    wait_for_commit(memup.folder / "run", process)
-    process.send_signal(signal.SIGSTOP)
-    try:
-        before = files_of(memup.folder / "run" / "trajectories")
-        assert f"process {process.pid}" in memup(*SMALL, "--restart", code=75).err
-        assert files_of(memup.folder / "run" / "trajectories") == before
-    finally:
-        process.send_signal(signal.SIGCONT)
-    assert process.communicate()[1] is not None
-    assert process.returncode == 0
+    process = memup.held(*LONG, **FIRST_COMMIT)
+    before = files_of(memup.folder / "run" / "trajectories")
+    assert f"process {process.pid}" in memup(*SMALL, "--restart", code=75).err
+    assert files_of(memup.folder / "run" / "trajectories") == before
+    done = process.resume()
+    assert done.code == 0, done.err
 
 
 def test_a_part_restarted_with_other_options_takes_the_others_along(memup):
@@ -61,12 +55,9 @@ def test_a_shard_that_vanished_is_damage(memup):
 
 
 def test_a_killed_run_is_not_called_running(memup):
-    process = memup.start(*LONG)
-    wait_for_commit(memup.folder / "run", process)
-    process.send_signal(signal.SIGSTOP)  # or it might finish meanwhile
+    process = memup.held(*LONG, **FIRST_COMMIT)
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "running"
     process.kill()
-    process.communicate()
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "interrupted"
 
 
@@ -134,16 +125,13 @@ def test_a_stopped_agent_keeps_its_start_and_names_what_variables_gave(memup):
     memup("collect", "tmaze", "--length", 3, "--episodes", 4, "--test-episodes", 1, "--run", "run")
     options = ["--agent", "ppo-lstm", "--steps", 10_000_000, "--iteration-steps", 50, "--envs", 4, "--rollout", 4]
     given = {"MEMUP_RUN": "run", "MEMUP_SEED": "3", "MEMUP_STEPS": "7", "MEMUP_QUIET": "1", "MEMUP_JSON": "0"}
-    process = memup.start("train-agent", *options, "--checkpoint-every", 0, "--restart", env=given)
-    started, entry = "", {}
-    while process.poll() is None and not ("progress" in entry and now() > entry["started"]):
-        entry = Manifest.load(memup.folder / "run").stages.get("train-agent/ppo-lstm", {})
-        started = started or entry.get("started", "")
-    process.send_signal(signal.SIGTERM)
-    errors = process.communicate()[1]
-    assert process.returncode == 75
+    command = ["train-agent", *options, "--checkpoint-every", 0, "--restart"]
+    process = memup.held(*command, env=given, at="run/agent/ppo-lstm/checkpoint-*.pt", nth=3)
+    started = Manifest.load(memup.folder / "run").stages["train-agent/ppo-lstm"]["started"]
+    done = process.interrupt()
+    assert done.code == 75
     entry = Manifest.load(memup.folder / "run").stages["train-agent/ppo-lstm"]
-    assert entry["started"] == started < entry["finished"]
+    assert entry["started"] == started <= entry["finished"]
     words = " ".join(["memup", "train-agent", *map(str, options), "--checkpoint-every", "0"])
-    assert f"To continue: {words} --run run --seed 3 --quiet" in " ".join(errors.split())
+    assert f"To continue: {words} --run run --seed 3 --quiet" in " ".join(done.err.split())
     assert entry["attempt"]["command"].endswith("--restart --run run --seed 3 --quiet")

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.cli import COMMAND, environment
+from tests.processes import COMMAND, environment
 
 PART = ["collect", "copy", "--length", 40, "--episodes", 20, "--test-episodes", 4, "--run", "run", "--shard"]
 WATCH = ["status", "--run", "run", "--watch", "--every", 0.1]
@@ -22,7 +22,7 @@ def half(memup):
 
 
 def test_a_watch_in_a_pipe_tells_each_change_and_ends_with_the_work(half):
-    process = half.start(*WATCH)
+    process = half.popen(*WATCH)
     assert "collect: interrupted, 12 of 24" in process.stdout.readline()
     half(*PART, "1/2")
     rest, errors = process.communicate()
@@ -31,7 +31,7 @@ def test_a_watch_in_a_pipe_tells_each_change_and_ends_with_the_work(half):
 
 
 def test_a_watch_for_programs_is_an_object_a_line(half):
-    process = half.start(*WATCH, "--json")
+    process = half.popen(*WATCH, "--json")
     assert json.loads(process.stdout.readline())["stages"]["collect"]["done"] == 12
     half(*PART, "1/2")
     assert json.loads(process.communicate()[0].splitlines()[-1])["stages"]["collect"]["status"] == "complete"
@@ -39,7 +39,7 @@ def test_a_watch_for_programs_is_an_object_a_line(half):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_leaving_a_watch_is_no_error(half, number):
-    process = half.start(*WATCH)
+    process = half.popen(*WATCH)
     process.stdout.readline()
     process.send_signal(number)
     assert process.communicate()[1] == ""
@@ -74,8 +74,8 @@ def test_on_a_terminal_the_table_is_drawn_again_in_place(half):
 
 
 def test_a_running_training_is_shown_as_far_as_it_has_come(memup, maze):
-    watcher = memup.start(*WATCH, "--until", "train-memory")
-    process = memup.start("train-memory", "--run", "run", "--updates", 100_000, "--hidden", 8, "--batch", 4)
+    watcher = memup.popen(*WATCH, "--until", "train-memory")
+    process = memup.popen("train-memory", "--run", "run", "--updates", 100_000, "--hidden", 8, "--batch", 4)
     line = ""
     while "loss" not in line:
         line = watcher.stdout.readline()

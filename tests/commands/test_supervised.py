@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -62,12 +61,8 @@ def test_an_interrupted_training_ends_with_the_same_weights(memup, prepared, var
     expected = (memup.folder / "run/memory/last.safetensors").read_bytes()
     shutil.rmtree(memup.folder / "run")
     shutil.copytree(prepared[task], memup.folder / "run")
-    process = memup.start(*command)
-    while process.poll() is None and not list((memup.folder / "run/memory").glob("checkpoint-*.pt")):
-        pass
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert "resuming at update" in memup(*command).err
+    memup.killed(*command, at="run/memory/checkpoint-*.pt")
+    assert "resuming at update 30" in memup(*command).err
     assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
 
 

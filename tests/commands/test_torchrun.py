@@ -1,6 +1,5 @@
 """train-memory on several processes: the same updates as one makes, one writer, no hang when one of them dies."""
 
-import contextlib
 import json
 import os
 import signal
@@ -12,17 +11,18 @@ from typing import Any
 import pytest
 import torch
 
-from tests.cli import COMMAND, Memup, environment
+from tests.cli import Memup
+from tests.processes import COMMAND, environment, told
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
 
 
-def start(memup: Memup, processes: int, *arguments: object) -> subprocess.Popen[str]:
+def start(memup: Memup, processes: int, *arguments: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     launcher = [*TORCHRUN, f"--nproc-per-node={processes}", "--", *COMMAND]
     return subprocess.Popen(
         [*launcher, *map(str, arguments)],
         cwd=memup.folder,
-        env=environment({"OMP_NUM_THREADS": "1"}),
+        env=environment(env),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -98,8 +98,9 @@ def test_another_number_of_processes_goes_on(memup, which):
     train = ["train-memory", "--batch", 8, "--evaluate-every", 5, "--checkpoint-every", 5, "--run", "run", *options]
     done = 0
     for processes in (2, 3):
-        process = start(memup, processes, *train, "--updates", 1_000_000)
-        wait_for_checkpoint(run, process, after=done)
+        with told(memup.folder, "run/memory/checkpoint-*.pt") as moment:
+            process = start(memup, processes, *train, "--updates", 1_000_000, env=moment.variables)
+            moment.wait(process.pid)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=300)
         assert process.returncode not in (0, None)
@@ -116,8 +117,9 @@ def test_another_number_of_processes_goes_on(memup, which):
 def test_a_process_that_dies_stops_the_others(memup):
     run = prepare(memup, "tmaze", "--length", 60, "--episodes", 100, "--test-episodes", 10)
     train = ["train-memory", "--checkpoint-every", 5, "--run", "run"]
-    process = start(memup, 2, *train, "--updates", 1_000_000)
-    wait_for_checkpoint(run, process, after=0)
+    with told(memup.folder, "run/memory/checkpoint-*.pt") as moment:
+        process = start(memup, 2, *train, "--updates", 1_000_000, env=moment.variables)
+        moment.wait(process.pid)
     ranks = [pid for pid in children_of(process.pid) if b"train-memory" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     second = next(p for p in ranks if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{p}/environ").read_bytes())
     os.kill(second, signal.SIGKILL)
@@ -126,12 +128,9 @@ def test_a_process_that_dies_stops_the_others(memup):
     assert "SIGKILL" in err or "Signal 9" in err  # torchrun names the rank and its signal
     assert "another process of this training is gone" in err
     reached = newest(run)["update"]
-    resumed = memup.start(*train, "--updates", 1_000_000)
-    wait_for_checkpoint(run, resumed, after=reached)
-    resumed.send_signal(signal.SIGTERM)
-    _, err = resumed.communicate(timeout=300)
-    assert f"resuming at update {reached:,}" in err
-    assert resumed.returncode == 75
+    resumed = memup.held(*train, "--updates", 1_000_000, at="run/memory/checkpoint-*.pt").interrupt()
+    assert f"resuming at update {reached:,}" in resumed.err
+    assert resumed.code == 75
 
 
 def test_stages_of_one_process_say_so(memup):
@@ -142,16 +141,6 @@ def test_stages_of_one_process_say_so(memup):
     code, _, err = torchrun(memup, 2, "train-memory", "--batch", 1, "--run", "run")
     assert code != 0
     assert err.count("2 processes cannot share 1 slots") == 1
-
-
-def wait_for_checkpoint(run: Path, process: subprocess.Popen[str], after: int) -> None:
-    """Until one beyond an update is there; an event, not a time."""
-    while process.returncode is None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.05)
-        saved = [int(path.name.split("-")[1]) for path in (run / "memory").glob("checkpoint-*.pt")]
-        if saved and max(saved) > after:
-            return
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,7 +1,6 @@
 """Collecting from a game: worker processes with an engine each, and nothing of them left behind."""
 
 import os
-import select
 import shutil
 import signal
 from pathlib import Path
@@ -16,6 +15,8 @@ import memup_cli.envs
 from stores.layout import SEED
 from stores.reader import Trajectories
 from tests.cli import Memup, assert_same_episodes, episodes, files_of
+from tests.faults.test_collect import FIRST_COMMIT
+from tests.processes import ended
 
 SHARED = Path("/dev/shm")
 COLLECT = ["collect", "two-colors", "--episodes", 13, "--test-episodes", 1, "--workers", 2, "--run", "run"]
@@ -36,34 +37,11 @@ def engines(folder: Path) -> list[int]:
     return found
 
 
-def wait_for_engines(folder: Path, count: int, process) -> list[int]:
-    while len(found := engines(folder)) < count:
-        assert process.poll() is None, "the command ended before its engines started"
-    return found
-
-
 def mapped(pids: list[int]) -> set[Path]:
     """Files in shared memory that some processes use."""
     maps = [Path(f"/proc/{pid}/maps") for pid in pids]
     lines = [line for path in maps if path.exists() for line in path.read_text().splitlines()]
     return {Path(line.split(maxsplit=5)[5]) for line in lines if str(SHARED) in line}
-
-
-def wait_for_shared_files(pids: list[int], process) -> set[Path]:
-    while not (found := mapped(pids)):
-        assert process.poll() is None, "the command ended before its engines shared anything"
-    return found
-
-
-def wait_until_gone(pids: list[int]) -> None:
-    for pid in pids:
-        try:
-            descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        ready, _, _ = select.select([descriptor], [], [], 60)
-        os.close(descriptor)
-        assert ready, f"process {pid} is still there"
 
 
 @pytest.fixture
@@ -98,12 +76,13 @@ def test_collect_keeps_images_actions_rewards_and_the_truth(memup: Memup, places
 
 def test_a_killed_collection_leaves_no_engine_and_goes_on_to_the_same_store(memup: Memup, places: Path):
     env = {"TMPDIR": str(places)}
-    process = memup.start(*COLLECT, "--commit-every", 0, env=env)
-    left = wait_for_engines(places, 1, process)
-    used = wait_for_shared_files(left, process)
+    process = memup.held(*COLLECT, "--commit-every", 0, env=env, **FIRST_COMMIT)
+    left = engines(places)
+    used = mapped(left)
+    assert left
+    assert used
     process.kill()
-    process.communicate()
-    wait_until_gone(left)
+    assert all(ended(pid, 60) for pid in left)
     memup("collect", "--run", "run", env=env)
     assert not any(path.exists() for path in used)
     assert os.listdir(places) == []
@@ -114,13 +93,14 @@ def test_a_killed_collection_leaves_no_engine_and_goes_on_to_the_same_store(memu
 
 def test_ctrl_c_stops_cleanly(memup: Memup, places: Path):
     """A terminal sends it to the workers, too, and ViZDoom would make an error of it there."""
-    process = memup.start(*COLLECT, env={"TMPDIR": str(places)}, own_group=True)
-    left = wait_for_engines(places, 1, process)
+    process = memup.held(*COLLECT, "--commit-every", 0, env={"TMPDIR": str(places)}, group=True, **FIRST_COMMIT)
+    left = engines(places)
+    assert left
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "To continue" in err
-    wait_until_gone(left)
+    done = process.resume()
+    assert done.code == 130, done.err
+    assert "To continue" in done.err
+    assert all(ended(pid, 60) for pid in left)
     memup("collect", "--run", "run", env={"TMPDIR": str(places)})
     assert len(episodes(memup.folder / "run")) == 13
 
@@ -246,12 +226,11 @@ def test_killed_scoring_and_memory_training_go_on_to_the_same_files(scored: Memu
     memory = ["train-memory", "--updates", 6, "--batch", 6, "--hidden", 8, "--checkpoint-every", 1]
     memory += ["--evaluate-every", 6, "--run"]
     scored(*memory, "run", "--restart")
-    for command, begun, made in ((score, "scores/*/train/*/score/c.*", "scores"), (memory, "memory/ch*", "memory")):
-        process = scored.start(*command, "killed")
-        while process.poll() is None and not list((scored.folder / "killed").glob(begun)):
-            pass
-        process.kill()
-        process.communicate()
+    for command, begun, made in (
+        (score, "killed/scores/*/train/*/score/c.*", "scores"),
+        (memory, "killed/memory/checkpoint-*.pt", "memory"),
+    ):
+        scored.killed(*command, "killed", at=begun)
         scored(*command, "killed")
         whole, killed = (files_of(scored.folder / run / made) for run in ("run", "killed"))
         results = [name for name in whole if "/c." in name or name.endswith("safetensors")]
@@ -268,15 +247,16 @@ def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored:
     scored("train-agent", "--run", "run", *options, env=env)
     scored("evaluate", "agent", "--run", "run", "--agent", "ppo", "--episodes", 1, "--envs", 1, "--record", "play.gif")
     assert (scored.folder / "play.gif").stat().st_size > 10_000
-    process = scored.start("train-agent", "--run", "again", *options, env=env)
     folder = scored.folder / "again/agent/ppo"
-    while process.poll() is None and not list(folder.glob("checkpoint-*.pt")):
-        pass
-    left = wait_for_engines(places, 2, process)
-    used = wait_for_shared_files(left, process)
+    process = scored.held(
+        "train-agent", "--run", "again", *options, env=env, at="again/agent/ppo/checkpoint-*.pt", nth=3
+    )
+    left = engines(places)
+    used = mapped(left)
+    assert len(left) == 2
+    assert used
     process.kill()
-    process.communicate()
-    wait_until_gone(left)
+    assert all(ended(pid, 60) for pid in left)
     assert "resuming" in scored("train-agent", "--run", "again", *options, env=env).err
     expected = scored.folder / "run/agent/ppo/policy.safetensors"
     assert (folder / "policy.safetensors").read_bytes() == expected.read_bytes()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -71,11 +70,7 @@ def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, pr
     shutil.copytree(probed, memup.folder / "whole")
     memup(*(word if word != "run" else "whole" for word in TRAIN), "--select", "utility")
     run = Path(shutil.copytree(probed, memup.folder / "run"))
-    process = memup.start(*TRAIN, "--select", "utility")
-    while process.poll() is None and not list((run / "memory").glob("checkpoint-*.pt")):
-        pass
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    memup.killed(*TRAIN, "--select", "utility", at="run/memory/checkpoint-*.pt")
     memup(*TRAIN, "--select", "utility")
     assert trained(run) == trained(memup.folder / "whole")
 
@@ -87,11 +82,7 @@ def test_targets_drawn_by_the_running_gain_survive_an_interruption(memup):
     train = ["train-memory", "--select", "utility", "--explore", 1, "--rollout", 1, "--batch", 16, "--hidden", 16]
     train += ["--updates", 1200, "--checkpoint-every", 100, "--evaluate-every", 1200, "--run"]
     memup(*train, "whole")
-    process = memup.start(*train, "run")
-    while process.poll() is None and not list((memup.folder / "run/memory").glob("checkpoint-*900-*.pt")):
-        pass
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    memup.killed(*train, "run", at="run/memory/checkpoint-*900-*.pt")
     path = max((memup.folder / "run/memory").glob("checkpoint-*.pt"))
     assert torch.load(path, weights_only=True)["learner"]["gains"]["networks"]["largest"] > SIGNIFICANT
     memup(*train, "run")

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.faults.injection import Forks
+from tests import processes
 from tests.faults.stages import Stage, fresh
+from tests.processes import Forks
 
 COUNTS = ("points", "faults", "lost", "wrong")
 TALLY = "fault-tally"
@@ -27,10 +28,8 @@ def places() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def forks(places: Path) -> Iterator[Forks]:
-    server = Forks(places)
-    yield server
-    server.close()
+def forks() -> Forks:
+    return processes.forks()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ from stores.files import PARTIAL
 from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
 from stores.scores import read_source
-from tests.cli import Outcome, files_of
+from tests.cli import files_of
+from tests.processes import Outcome
 
 
 def words(command: str) -> list[str]:

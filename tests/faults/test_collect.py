@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
 from tests.cli import Memup, files_of
 from tests.faults.stages import TMAZE
+from tests.processes import ended
 
 SMALL = ["collect", "copy", "--length", "20", "--episodes", "7", "--test-episodes", "2", "--run", "run"]
 
@@ -65,16 +67,14 @@ def kill_at_random(memup: Memup, reference: Path, kills: int, seed: int) -> None
     shutil.rmtree(run)
     while hits < kills:
         process = memup.start(*TMAZE)
-        try:
-            process.communicate(timeout=rng.uniform(0, 1.2 * usual))
-        except subprocess.TimeoutExpired:
+        if not process.ends_within(rng.uniform(0, 1.2 * usual)):
             process.send_signal(signal.SIGKILL)
-            process.communicate()
-            hits += 1
+        code = process.wait().code
+        hits += code == -signal.SIGKILL
         after = committed(run)
         assert all(after.get(path, 0) >= count for path, count in before.items())
         before = after
-        if process.returncode == 0:
+        if code == 0:
             assert files_of(run / "trajectories") == files_of(reference / "trajectories")
             shutil.rmtree(run)
             before = {}
@@ -92,27 +92,22 @@ def test_a_hundred_kills_at_random_moments_lose_nothing(memup, reference, tally)
     tally("collect", faults=100)
 
 
-def wait_for_commit(run: Path, process: subprocess.Popen[str]) -> None:
-    """Until the first group counts; an event, not a time."""
-    while process.poll() is None:
-        state = run / "trajectories" / "train" / "0000.zarr" / "episodes" / "row" / "zarr.json"
-        if state.exists() and json.loads(state.read_text())["attributes"]["memup"]["committed"]:
-            return
-
-
 LONG = [*TMAZE[:4], "--episodes", "60", *TMAZE[6:]]
+COMMITTED = "run/trajectories/train/0000.zarr/episodes/row/zarr.json"  # when a shard is made, and by each commit
+FIRST_COMMIT: dict[str, Any] = {"at": COMMITTED, "nth": 2}
+GYM = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
+GYM += ["--commit-every", "0"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR2, 75), (signal.SIGINT, 130)])
 def test_a_signal_commits_and_says_how_to_continue(memup, number, code):
-    process = memup.start(*LONG)
-    wait_for_commit(memup.folder / "run", process)
+    process = memup.held(*LONG, **FIRST_COMMIT)
     process.send_signal(number)
     process.send_signal(number)  # a second one is harmless
-    _, err = process.communicate()
-    assert process.returncode == code, err
-    assert "episodes are saved" in err
-    assert "memup collect --run run" in err
+    done = process.resume()
+    assert done.code == code, done.err
+    assert "episodes are saved" in done.err
+    assert "memup collect --run run" in done.err
     entry = memup("status", "--run", "run", "--json").json["stages"]["collect"]
     assert entry["status"] == "interrupted"
     assert 0 < entry["done"] < 61
@@ -122,57 +117,39 @@ def test_a_signal_commits_and_says_how_to_continue(memup, number, code):
     assert files_of(memup.folder / "run" / "trajectories") == files_of(memup.folder / "whole" / "trajectories")
 
 
-def test_stopping_worker_processes_is_quick_and_leaves_none_behind(memup):
-    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
-    process = memup.start(*gym, "--commit-every", "0")
-    wait_for_commit(memup.folder / "run", process)
-    workers = [pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid)]
-    assert workers
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 75, err
-    assert err.strip().count("\n") == 0, err
-    assert not [pid for pid in workers if alive(pid)]
+def test_stopping_worker_processes_leaves_none_behind(memup):
+    process = memup.held(*GYM, **FIRST_COMMIT)
+    workers = workers_of(process.pid)
+    assert len(workers) == 2
+    done = process.interrupt()
+    assert done.code == 75, done.err
+    assert done.err.strip().count("\n") == 0, done.err
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
 
 
 def test_killing_the_command_kills_its_workers(memup):
-    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
-    process = memup.start(*gym, "--commit-every", "0")
-    wait_for_commit(memup.folder / "run", process)
-    workers = [pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid)]
+    process = memup.held(*GYM, **FIRST_COMMIT)
+    workers = workers_of(process.pid)
     assert len(workers) == 2
     process.kill()
-    process.communicate()
-    for pid in workers:
-        while alive(pid):
-            pass  # the kernel delivers the parent-death signal
+    assert all(ended(pid, 60) for pid in workers)  # the kernel delivers the parent-death signal
 
 
 def test_a_worker_that_dies_is_told_and_what_was_committed_is_kept(memup):
-    gym = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", "100000", "--run", "run", "--workers", "2"]
-    process = memup.start(*gym, "--commit-every", "0")
-    wait_for_commit(memup.folder / "run", process)
-    worker = next(pid for pid in children_of(process.pid) if "spawn_main" in command_of(pid))
-    os.kill(worker, signal.SIGKILL)
-    _, err = process.communicate()
-    assert process.returncode == 65, err
-    assert "a worker process died" in err
+    """The other one may be stuck in handing over an episode that nobody takes any more."""
+    process = memup.held(*GYM, **FIRST_COMMIT)
+    first, second = workers_of(process.pid)
+    os.kill(first, signal.SIGKILL)
+    done = process.resume()
+    assert done.code == 65, done.err
+    assert "a worker process died" in done.err
+    assert not Path(f"/proc/{second}").exists()
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["done"] > 0
 
 
-def children_of(pid: int) -> list[int]:
-    return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def command_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+def workers_of(pid: int) -> list[int]:
+    children = [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def test_a_full_disk_is_reported_and_survived(memup, reference):
@@ -215,29 +192,19 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_work(memup):
 
 
 def test_a_living_owner_keeps_others_out(memup):
-    process = memup.start(*LONG)
-    wait_for_commit(memup.folder / "run", process)
-    process.send_signal(signal.SIGSTOP)
-    try:
-        refused = memup(*LONG, code=75)
-        assert f"process {process.pid}" in refused.err
-    finally:
-        process.send_signal(signal.SIGCONT)
-    _, err = process.communicate()
-    assert process.returncode == 0, err
+    process = memup.held(*LONG, **FIRST_COMMIT)
+    assert f"process {process.pid}" in memup(*LONG, code=75).err
+    done = process.resume()
+    assert done.code == 0, done.err
 
 
 def test_a_zombie_that_lost_its_lease_commits_nothing_more(memup):
-    process = memup.start(*LONG)
-    run = memup.folder / "run"
-    wait_for_commit(run, process)
-    process.send_signal(signal.SIGSTOP)
-    lease = run / "trajectories" / "train" / "0000.zarr" / "lease.json"
+    process = memup.held(*LONG, **FIRST_COMMIT)
+    lease = memup.folder / "run" / "trajectories" / "train" / "0000.zarr" / "lease.json"
     lease.write_text(
         json.dumps({**json.loads(lease.read_text()), "token": "other", "host": "node7", "pid": 42, "job": "99"})
     )
-    process.send_signal(signal.SIGCONT)
-    _, err = process.communicate()
-    assert process.returncode == 75
-    assert "process 42 on node7, job 99" in err
+    done = process.resume()
+    assert done.code == 75
+    assert "process 42 on node7, job 99" in done.err
     assert "taking over from process 42 on node7, job 99" in memup(*LONG).err

@@ -15,19 +15,11 @@ import pytest
 
 from stores import lease as leases
 from stores.manifest import Manifest
-from tests.cli import environment, files_of
-from tests.faults.injection import Forks, Running
+from tests.cli import files_of
 from tests.faults.stages import AGENT_STAGE, MAZE, MEMORY_STAGE, SCORE, SCORE_STAGE, STAGES, Stage, fresh
+from tests.processes import Forks, environment
 
 ELSEWHERE = {"host": "node7", "pid": 42, "job": "99"}
-
-
-def stop_at(forks: Forks, folder: Path, stage: Stage, at: int) -> Running:
-    """Start a stage that stops before a call that changes a file, like a process on a node that hangs."""
-    running = forks.start(folder, stage.command, SHIM_AT=str(at), SHIM_ACT="stop")
-    while running.state() not in "TZ":
-        pass
-    return running
 
 
 def give_away(run: Path, token: str) -> list[Path]:
@@ -50,8 +42,7 @@ def test_an_attempt_that_lost_its_lease_stops_and_the_next_takes_over(
 ):
     calls, expected = undisturbed(stage)
     folder = fresh(places, prepare(stage))
-    zombie = stop_at(forks, folder, stage, calls // 2)
-    assert zombie.state() == "T"
+    zombie = forks.stopped(folder, stage.command, calls // 2)
     alive = forks(folder, stage.command)
     assert alive.code == 75
     assert f"process {zombie.pid} on " in alive.err
@@ -84,7 +75,7 @@ def fence(forks: Forks, places: Path, start: Path, stage: Stage, expected: dict,
     codes = []
     for at in points:
         folder = fresh(places, start)
-        zombie = stop_at(forks, folder, stage, at)
+        zombie = forks.stopped(folder, stage.command, at)
         give_away(folder / "run", "")
         successor = forks(folder, stage.command)
         assert successor.code == 0, f"successor of one stopped at {at}: {successor.err}"
@@ -121,7 +112,7 @@ def last_record(forks: Forks, places: Path, start: Path, stage: Stage, calls: in
     """The call that makes the temporary file of the manifest in which a stage is complete."""
     for at in range(calls, 0, -1):
         folder = fresh(places, start)
-        zombie = stop_at(forks, folder, stage, at)
+        zombie = forks.stopped(folder, stage.command, at)
         zombie.send_signal(signal.SIGKILL)
         zombie.wait()
         status = Manifest.load(folder / "run").stages[stage.name]["status"]
@@ -138,7 +129,7 @@ def test_a_zombie_does_not_record_its_stage_as_complete(forks, places, prepare, 
     at = last_record(forks, places, prepare(stage), stage, calls)
     folder = fresh(places, prepare(stage))
     run = folder / "run"
-    zombie = stop_at(forks, folder, stage, at)
+    zombie = forks.stopped(folder, stage.command, at)
     give_away(run, "other")
     zombie.send_signal(signal.SIGCONT)
     fenced = zombie.wait()
@@ -154,7 +145,7 @@ def test_a_zombie_of_collect_keeps_what_later_stages_recorded(forks, places, pre
     at = last_record(forks, places, prepare(stage), stage, calls)
     folder = fresh(places, prepare(stage))
     run = folder / "run"
-    zombie = stop_at(forks, folder, stage, at)
+    zombie = forks.stopped(folder, stage.command, at)
     give_away(run, "")
     for command in (stage.command, SCORE):
         done = forks(folder, command)
@@ -194,7 +185,7 @@ def test_stages_that_record_at_the_same_time_do_not_lose_each_other(places, prep
 def test_restart_does_not_touch_the_scores_that_somebody_makes(forks, places, prepare, undisturbed, tally):
     calls, _ = undisturbed(SCORE_STAGE)
     folder = fresh(places, prepare(SCORE_STAGE))
-    zombie = stop_at(forks, folder, SCORE_STAGE, 3 * calls // 4)
+    zombie = forks.stopped(folder, SCORE_STAGE.command, 3 * calls // 4)
     before = files_of(folder / "run")
     refused = forks(folder, [*SCORE_STAGE.command, "--restart"])
     assert refused.code == 75
@@ -207,21 +198,12 @@ def test_restart_does_not_touch_the_scores_that_somebody_makes(forks, places, pr
 def test_an_owner_that_nobody_has_buried_is_dead(memup):
     """Killed, and its parent has not asked for its exit code: as in containers whose first process never does."""
     command = ["collect", "gym", "--env-id", "CartPole-v1", "--episodes", 3000, "--test-episodes", 10, "--run", "run"]
-    owner = memup.start(*command, "--workers", 1)
-    lease = memup.folder / "run/trajectories/train/0000.zarr/lease.json"
-    while not lease.exists():
-        assert owner.poll() is None, owner.communicate()[1]
-    owner.kill()
-    while Path(f"/proc/{owner.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-        pass
-    again = memup.start(*command)
-    while not (line := again.stderr.readline()).startswith("train: taking over"):
-        assert line, "it ended without taking over"
-    assert f"process {owner.pid} on " in line
-    again.terminate()
-    again.communicate()
-    assert again.returncode == 75
-    owner.communicate()
+    owner = memup.held(*command, "--workers", 1, at="run/trajectories/train/*/lease.json")
+    owner.die_unburied()
+    again = memup.held(*command, at="run/trajectories/train/*/row/zarr.json", nth=2).interrupt()
+    assert again.code == 75, again.err
+    assert f"train: taking over from process {owner.pid} on " in again.err
+    owner.wait()
 
 
 @pytest.mark.parametrize("pid", [10**20, "12", -1, 0, None, True])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli import environment
+from tests.processes import environment
 
 ALL, PARTS, SAMPLE = 2000, 2, 60
 

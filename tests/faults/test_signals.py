@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stores.manifest import Manifest
-from tests.faults.injection import Forks
 from tests.faults.stages import AGENT_STAGE, MEMORY_STAGE, SCORE_STAGE, STAGES, Stage, fresh, words
-from tests.faults.test_collect import wait_for_commit
+from tests.faults.test_collect import FIRST_COMMIT, GYM
+from tests.processes import Forks
 
 CODES = {signal.SIGTERM: 75, signal.SIGUSR2: 75, signal.SIGINT: 130}
 
@@ -118,13 +118,11 @@ def test_a_baseline_and_an_evaluation_stop_too(forks, places, prepare, tally):
 
 def test_a_signal_to_the_whole_group_reaches_workers_harmlessly(memup, tally):
     """As a batch system sends it: to every process of the job."""
-    gym = words("collect gym --env-id CartPole-v1 --episodes 100000 --run run --workers 2 --commit-every 0")
-    process = memup.start(*gym, own_group=True)
-    wait_for_commit(memup.folder / "run", process)
+    process = memup.held(*GYM, **FIRST_COMMIT, group=True)
     for _ in range(2):
         os.killpg(process.pid, signal.SIGTERM)
-    _, err = process.communicate()
-    assert process.returncode == 75, err
-    assert "episodes are saved" in err
+    done = process.resume()
+    assert done.code == 75, done.err
+    assert "episodes are saved" in done.err
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "interrupted"
     tally("collect", faults=2)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from stores.manifest import Manifest
-from tests.faults.injection import Forks
 from tests.faults.stages import STAGES, Stage, fresh
+from tests.processes import Forks
 
 KILLED = {-signal.SIGKILL}
 FAULTS = {

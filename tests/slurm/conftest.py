@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import Memup, environment
+from tests.cli import Memup
+from tests.processes import environment
 
 from .cluster import PACKAGES, Cluster, missing_programs, running_cluster
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import environment
+from tests.processes import environment
 
 from .cluster import until
 from .test_chain import frozen, manifest, process_of

@@ -16,7 +16,7 @@ from memup_cli.errors import UsageProblem
 from memup_cli.tasks.two_colors import scenario
 from memup_cli.tasks.two_colors.environment import FORWARD, TwoColorsEnv
 from memup_cli.tasks.two_colors.players import find_way, is_hidden, seeker
-from tests.cli import environment
+from tests.processes import environment
 
 PILLAR_STEPS = 45
 

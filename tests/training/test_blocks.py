@@ -16,7 +16,8 @@ from memup_cli.training.stages import open_run, spec_of
 from stores.groups import Episode
 from stores.layout import Field, Layout
 from stores.reader import Shard
-from tests.cli import COMMAND, Memup, environment, files_of
+from tests.cli import Memup, files_of
+from tests.processes import COMMAND, environment
 from tests.stores.test_roundtrip import write
 
 WHOLE = 1 << 40  # steps of a block: more than any episode has

@@ -1,6 +1,8 @@
-/* Fault injection for the tests: LD_PRELOAD this, and every call that changes a file below $SHIM_ROOT is counted.
+/* Faults and moments for the tests: LD_PRELOAD this, and every call that changes a file below $SHIM_ROOT is counted.
  * A process that was forked from one with the shim loaded calls shim_start() to read its own variables.
  *
+ *   SHIM_PATH=<glob> count only calls on paths that match, relative to the root ("*" crosses slashes); a file that is
+ *                    written beside its place and renamed counts once under its own name
  *   SHIM_AT=<n>      the call that goes wrong, counted from 1 over all threads of the process
  *   SHIM_ACT=<what>  kill      die instead of making it
  *                    after     make it, then die
@@ -10,12 +12,15 @@
  *                    did:<e>   make it, but answer errno e (a rename retried by a file server)
  *                    sig:<n>   first send signal n to the process, and again at the next call
  *                    stop      first stop the process, as kill -STOP does
+ *                    hold      make it, then stop the process
+ *                    tell      make it, then write a byte into the pipe $SHIM_PIPE, and go on
  *   SHIM_COUNT=<f>   append one byte to file f per call, so that its size is their number
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -27,10 +32,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum verdict { PASS, FAIL, TORN, AFTER, DID };
+enum verdict { PASS, FAIL, TORN, AFTER, DID, HOLD, TELL };
 
 static atomic_int calls;
-static char root[PATH_MAX];
+static char root[PATH_MAX], pattern[PATH_MAX], pipe_name[PATH_MAX];
 static size_t root_length;
 static char action[8];
 static int at, code, counter = -1;
@@ -43,6 +48,8 @@ __attribute__((constructor)) void shim_start(void) {
     const char *folder = getenv("SHIM_ROOT"), *what = getenv("SHIM_ACT"), *count = getenv("SHIM_COUNT");
     if (!folder || !realpath(folder, root)) return;
     root_length = strlen(root);
+    snprintf(pattern, sizeof pattern, "%s", getenv("SHIM_PATH") ? getenv("SHIM_PATH") : "");
+    snprintf(pipe_name, sizeof pipe_name, "%s", getenv("SHIM_PIPE") ? getenv("SHIM_PIPE") : "");
     at = getenv("SHIM_AT") ? atoi(getenv("SHIM_AT")) : 0;
     if (what) {
         const char *colon = strchr(what, ':');
@@ -57,6 +64,12 @@ static void die(void) {
     for (;;) syscall(SYS_pause);
 }
 
+static void tell(void) {
+    int fd = syscall(SYS_openat, AT_FDCWD, pipe_name, O_WRONLY | O_CLOEXEC, 0);
+    syscall(SYS_write, fd, ".", 1);
+    syscall(SYS_close, fd);
+}
+
 static int is(const char *name) { return strcmp(action, name) == 0; }
 
 static enum verdict judge(void) {
@@ -67,7 +80,15 @@ static enum verdict judge(void) {
     if (call != at) return PASS;
     if (is("stop")) syscall(SYS_kill, getpid(), SIGSTOP);
     if (is("kill")) die();
+    if (is("hold") || is("tell")) return is("hold") ? HOLD : TELL;
     return is("once") ? FAIL : is("torn") ? TORN : is("after") ? AFTER : is("did") ? DID : PASS;
+}
+
+static int wanted(const char *path) {
+    if (strncmp(path, root, root_length) != 0) return 0;
+    if (!pattern[0]) return 1;
+    path += root_length;
+    return fnmatch(pattern, *path == '/' ? path + 1 : path, 0) == 0;
 }
 
 static int path_below(const char *path) {
@@ -79,7 +100,7 @@ static int path_below(const char *path) {
         snprintf(whole, sizeof whole, "%s/%s", here, path);
         path = whole;
     }
-    return strncmp(path, root, root_length) == 0;
+    return wanted(path);
 }
 
 static int fd_below(int fd) {
@@ -89,7 +110,7 @@ static int fd_below(int fd) {
     ssize_t size = syscall(SYS_readlink, link, path, sizeof path - 1);
     if (size < 0) return 0;
     path[size] = 0;
-    return strncmp(path, root, root_length) == 0;
+    return wanted(path);
 }
 
 #define DECIDE(below)                                   \
@@ -101,6 +122,8 @@ static int fd_below(int fd) {
         if (verdict == TORN) die();                     \
         __typeof__(call) result = (call);               \
         if (verdict == AFTER) die();                    \
+        if (verdict == HOLD) syscall(SYS_kill, getpid(), SIGSTOP); \
+        if (verdict == TELL) tell();                    \
         if (verdict == DID) { errno = code; return -1; } \
         return result;                                  \
     } while (0)
