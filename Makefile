@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.memup-installed
 
-.PHONY: demo test check lint types tests test-slow test-faults test-slurm test-experiments benchmarks docs setup clean
+.PHONY: demo test check lint types tests test-learning test-faults test-slurm test-experiments benchmarks docs setup clean
 
 demo: setup            ## From nothing to a solved T-Maze, shown
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/quickstart.sh
@@ -22,10 +22,10 @@ types: setup
 	$(BIN)/mypy memup_cli
 
 tests: setup
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
-test-slow: setup       ## The tests that take minutes
-	$(BIN)/pytest -n 2 -m slow --override-ini addopts="-ra --strict-markers"
+test-learning: setup   ## Trainings to a solved task, the whole tour of the README, the experiments at their tiniest size
+	$(BIN)/pytest -n 2 -m learning --override-ini addopts="-ra --strict-markers"
 
 test-slurm: setup      ## The chain of examples/slurm on a Slurm of its own: preempted, requeued, cancelled
 	bash tests/slurm/install.sh

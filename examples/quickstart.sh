@@ -12,8 +12,10 @@ memup evaluate memory
 memup train-agent --agent ppo --until-success 0.99
 memup evaluate agent
 memup status
+memup report "$MEMUP_RUN"
 
 echo
+echo "The results, with curves and an episode step by step: open $MEMUP_RUN/report.html in a browser."
 echo "The store is in $MEMUP_RUN/trajectories: plain Zarr v3 groups that zarr.open_group reads."
 echo "Weights are in $MEMUP_RUN/memory and $MEMUP_RUN/agent, learning curves in $MEMUP_RUN/logs/*/metrics.jsonl"
 echo "(or: tensorboard --logdir $MEMUP_RUN/logs). What was done, with what and from what: $MEMUP_RUN/manifest.json"

@@ -63,7 +63,7 @@ def test_every_script_lists_its_cells_and_refuses_others(name, tmp_path):
     script(f"{name}.sh", tmp_path, "--smal", code=2)
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -81,7 +81,7 @@ def test_every_experiment_runs_at_its_tiniest_size(name, words, tmp_path):
     assert_shown(tmp_path / "out", *words)
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_one_row_of_the_supervised_table(tmp_path):
     few = {"METHODS": "srnn", "UPDATES": "4", "BASELINE_UPDATES": "2", "SEED": "1"}
     done = script("../supervised.sh", tmp_path, "copy", "24", **few)
@@ -89,7 +89,7 @@ def test_one_row_of_the_supervised_table(tmp_path):
     assert (tmp_path / "runs" / "supervised" / "copy-24-seed1" / "evaluation" / "baselines.json").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_the_way_to_a_million_steps_in_a_short_maze(tmp_path):
     done = script("../million.sh", tmp_path, LENGTH="20", MEMUP_UPDATES="20", MEMUP_STEPS="2000")
     assert "success" in done.stdout

@@ -1,7 +1,9 @@
 """The documents are true: what they show runs, their links lead somewhere, and the list of options is the program's."""
 
+import itertools
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +37,36 @@ def test_the_pages_are_found():
     assert len(blocks("README.md")) >= 15
 
 
-@pytest.mark.parametrize("page", RUNNABLE)
+# Added to a command of the README that does not ask for less itself: a size that only shows that it is true.
+SMALL = {
+    "collect": {"--episodes": 20, "--test-episodes": 5},
+    "score": {"--updates": 30},
+    "train-memory": {"--updates": 20},
+    "train-baseline": {"--updates": 10},
+    "train-agent": {"--steps": 1000},
+}
+
+
+def made_small(words: list[str]) -> list[str]:
+    given = {word: int(value) for word, value in itertools.pairwise(words) if word[:2] == "--" and value.isdigit()}
+    smaller = {name: size for name, size in SMALL.get(words[0], {}).items() if size < given.get(name, size + 1)}
+    return [*words, *(str(word) for pair in smaller.items() for word in pair)]
+
+
+def test_every_command_of_the_readme_runs(memup):
+    """In the order in which they stand there."""
+    commands = [line for language, block in blocks("README.md") for line in block.splitlines() if language == "sh"]
+    assert all(line.startswith("memup ") for line in commands), commands
+    for line in commands:
+        memup(*made_small(shlex.split(line)[1:]))
+    assert len(list((memup.folder / "runs").iterdir())) > 5
+    assert "--steps 1000" in " ".join(made_small(shlex.split("train-agent --steps 600000")))
+    assert made_small(["score", "--updates", "3"]) == ["score", "--updates", "3"]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.learning if page == "README.md" else ()) for page in RUNNABLE]
+)
 def test_every_example_runs(tmp_path, page):
     """In the order in which they stand there; a block of plain text that starts with `$ ` is only shown."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -266,6 +266,7 @@ def test_a_run_that_has_no_memory_for_environments_says_so(memup):
         memup_cli.load_memory(run, checkpoint="first")
 
 
+@pytest.mark.learning
 def test_ppo_of_stable_baselines_learns_from_the_memory(trained):
     """Without a memory half of the mazes is what an agent can get."""
     shown = subprocess.run(

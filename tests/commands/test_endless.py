@@ -1,6 +1,7 @@
 """The Endless T-Maze through the command line: collected, learned with near targets, evaluated by corridor."""
 
 import numpy as np
+import pytest
 
 from memup_cli.training.evaluation import Predictions
 from tests.cli import Memup, episodes
@@ -10,6 +11,7 @@ def collect(memup: Memup, *options: object) -> None:
     memup("collect", "endless-tmaze", "--corridors", 3, "--length", 12, "--run", "run", *options)
 
 
+@pytest.mark.learning
 def test_it_is_solved_corridor_by_corridor(memup):
     collect(memup, "--episodes", 300, "--test-episodes", 40)
     assert (episodes(memup.folder / "run")[0]["observation"][:, 1] == 1).sum() == 3

@@ -44,7 +44,6 @@ def test_memory_solves_a_maze_longer_than_its_rollout(memup, maze):
     assert done["rmse"] < 0.1
     assert done["updates"] < 4000
     assert done["saved_tensor_bytes"] > 0
-    assert 0 <= done["data_wait_share"] < 1
     found = memup("evaluate", "memory", "--run", "run", "--json").json
     assert found["rmse"] < 0.1
     assert found["interval"][0] <= found["rmse"] <= found["interval"][1]
@@ -59,12 +58,13 @@ def test_memory_solves_a_maze_longer_than_its_rollout(memup, maze):
     assert list((maze / "logs/train-memory").glob("events.*"))
 
 
+@pytest.mark.learning
 def test_predicting_only_the_current_step_does_not_reach_that_far(memup, maze):
     """A cell of the ablation: without future targets nothing tells the memory to keep the hint."""
     assert rmse(memup, "--rollout", 4, "--updates", 1500, "--select", "current") > 2
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_distractors_are_told_from_the_junction(memup):
     memup("collect", "tmaze", "--length", 100, "--distractors", 4, "--run", "run")
     memup("score", "--run", "run")
@@ -92,7 +92,8 @@ def test_class_targets_and_online_scores_train(memup):
         *("train-memory", "--run", "run", "--scores", "online", "--rollout", 6, "--targets", 4),
         *("--updates", 150, "--json"),
     ).json
-    assert 0 <= first["accuracy"] <= 1
+    last = memup("evaluate", "memory", "--run", "run", "--json").json
+    assert last["accuracy"] == pytest.approx(first["accuracy"])
     best = memup("evaluate", "memory", "--run", "run", "--checkpoint", "best", "--json").json
     assert best["accuracy"] == pytest.approx(first["best_accuracy"])
     memup("score", "--run", "run", "--updates", 300)

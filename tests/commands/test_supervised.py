@@ -29,6 +29,7 @@ def entry(memup: Memup, stage: str) -> dict:
     return json.loads((memup.folder / "run/manifest.json").read_text())["stages"][stage]
 
 
+@pytest.mark.learning
 def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
     """Six rollouts of 5 steps lie between the first digit and the last recall."""
     memup("collect", "copy", "--length", 30, "--episodes", 3000, "--test-episodes", 200, "--run", "run")

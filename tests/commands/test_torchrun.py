@@ -68,6 +68,7 @@ def test_gradients_are_those_of_a_single_process(memup, rollout):
             torch.testing.assert_close(several, one, rtol=0, atol=1e-6)
 
 
+@pytest.mark.learning
 def test_two_processes_come_as_far_as_one(memup):
     prepare(memup, "tmaze", "--length", 100, "--episodes", 500, "--test-episodes", 50)
     train = ["train-memory", "--updates", 600, "--run", "run", "--json"]

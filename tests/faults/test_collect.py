@@ -86,7 +86,7 @@ def test_kills_at_random_moments_lose_nothing(memup, reference, tally):
     tally("collect", faults=4)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 def test_a_hundred_kills_at_random_moments_lose_nothing(memup, reference, tally):
     kill_at_random(memup, reference, kills=100, seed=2)
     tally("collect", faults=100)

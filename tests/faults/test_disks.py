@@ -87,7 +87,7 @@ def test_after_a_power_cut_all_that_was_committed_is_intact(forks, prepare, undi
     tally(stage.name, points=len(points), faults=len(points))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_after_power_cuts_at_many_calls_all_that_was_committed_is_intact(
     forks, prepare, undisturbed, tally, tmp_path, stage

@@ -91,7 +91,7 @@ def fence(forks: Forks, places: Path, start: Path, stage: Stage, expected: dict,
     return codes
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_zombie_that_wakes_after_its_successor_finished_changes_nothing(
     forks,

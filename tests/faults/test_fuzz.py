@@ -53,7 +53,7 @@ def test_a_sample_of_mutations_is_refused_or_harmless(bases):
     check(fuzz(bases, 0, SAMPLE), SAMPLE)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("part", range(PARTS))
 def test_all_mutations_are_refused_or_harmless(bases, part):
     count = ALL // PARTS

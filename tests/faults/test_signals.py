@@ -49,7 +49,7 @@ def test_a_signal_stops_a_stage_at_a_checkpoint(forks, places, prepare, undistur
     assert codes == [CODES[number]]
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", CODES, ids=lambda n: n.name)
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_signal_at_any_call_loses_nothing(forks, places, prepare, undisturbed, tally, stage, number):

@@ -76,7 +76,7 @@ def test_a_fault_at_some_call_loses_nothing(forks, places, prepare, undisturbed,
     assert lost == 0
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("action", EVERYWHERE)
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_fault_at_every_call_loses_nothing(forks, places, prepare, undisturbed, tally, stage, action):
@@ -88,7 +88,7 @@ def test_a_fault_at_every_call_loses_nothing(forks, places, prepare, undisturbed
     assert lost == 0
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("action", ["torn", "from:28"])
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_fault_at_every_call_of_a_second_attempt_loses_nothing(

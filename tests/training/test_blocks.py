@@ -121,7 +121,7 @@ def test_peak_memory_does_not_grow_with_the_length(memup):
     assert long < 1.2 * short
 
 
-@pytest.mark.slow
+@pytest.mark.learning
 def test_peak_memory_of_the_probe_does_not_grow_with_the_length(memup):
     short, long = (_peak(memup, length, 10, "--detector", "probe") for length in LENGTHS)
     assert long < 1.2 * short
