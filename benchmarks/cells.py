@@ -21,6 +21,7 @@ from memory_use import memup
 from memup_cli.models.predictor import MemoryModel
 from memup_cli.tasks.spec import PREVIOUS_ACTION
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
+from memup_cli.training.adam import Adam
 from memup_cli.training.targets import TARGET
 from memup_cli.training.update import optimiser_step, rollout_loss
 from memup_cli.training.watch import Watch
@@ -49,7 +50,7 @@ def batch() -> dict[str, torch.Tensor]:
     }
 
 
-def update(model: MemoryModel, optimiser: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
+def update(model: MemoryModel, optimiser: Adam, tensors: dict[str, torch.Tensor]) -> None:
     for _ in range(10):
         loss, _ = rollout_loss(model, tensors, model.memory.initial(BATCH))
         optimiser_step(model, optimiser, loss, 1e-3, 1.0)
@@ -66,7 +67,7 @@ def speeds(repeats: int) -> dict[str, dict]:
     updates, sweeps, kept = [], [], []
     for cell, layers in CELLS.values():
         model = build_model(spec, {"cell": cell, "layers": layers}, STEPS)
-        optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+        optimiser = Adam(model.parameters(), lr=1e-3)
         watch = Watch(model)
         with watch.saved_tensors():
             rollout_loss(model, tensors, model.memory.initial(BATCH))

@@ -17,6 +17,7 @@ from collect import run_stage
 from measure import show
 
 from memup_cli.configs import TrainMemoryOptions
+from memup_cli.training.adam import Adam
 from memup_cli.training.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.training.scoring import ScoreConfig, score
 from memup_cli.training.stages import open_run, spec_of, split_of
@@ -33,7 +34,7 @@ def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, flo
     spec, train = spec_of(manifest), split_of(manifest, "train")
     torch.manual_seed(0)
     model = build_model(spec, options.model_dump(), int(train.lengths.max()))
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
+    optimiser = Adam(model.parameters(), lr=1e-3)
     stager = Stager(torch.device("cpu"))
     tables = TargetTables(options.batch, options.targets, spec, query_fields(spec, "point", 1, 1))
     choose = chooser(stored_scores(run, "quantile"), options.targets, options.temperature, 0)

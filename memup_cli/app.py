@@ -1,5 +1,6 @@
 """The memup command: sub-commands, and errors turned into one paragraph and an exit code. Imports no torch."""
 
+import gc
 import os
 import signal
 import sys
@@ -131,6 +132,7 @@ def _leave(code: int) -> NoReturn:
         with suppress(BrokenPipeError):
             sys.stdout.flush()
         os._exit(code)
+    gc.freeze()  # the interpreter's last look for garbage would go through all of torch: a tenth of a second
     sys.exit(code)
 
 

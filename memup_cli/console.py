@@ -4,11 +4,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 LINE_EVERY = 30.0  # seconds between two progress lines in a batch log
 
@@ -65,6 +66,20 @@ def human_time(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _bar(unit: str) -> "Bar":
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{unit}s"),
+        TextColumn("{task.fields[extra]}"),
+        TimeRemainingColumn(),
+        console=stderr,
+    )
+
+
 class Progress:
     """A live bar on a terminal; in a batch log one line every 30 seconds; nothing when quiet."""
 
@@ -74,15 +89,7 @@ class Progress:
         self._quiet, self._extra = quiet, ""
         self._bar: Bar | None = None
         if not quiet and stderr.is_terminal:
-            self._bar = Bar(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn(f"{unit}s"),
-                TextColumn("{task.fields[extra]}"),
-                TimeRemainingColumn(),
-                console=stderr,
-            )
+            self._bar = _bar(unit)
             self._task = self._bar.add_task(title, total=total, completed=done, extra="")
 
     def __enter__(self) -> "Progress":

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.processes import COMMAND, environment
 
@@ -77,18 +78,72 @@ def test_no_module_is_named_after_the_standard_library():
     assert not {m.rsplit(".", 1)[-1] for m in modules()} & (sys.stdlib_module_names - {"__main__"})
 
 
-def test_help_imports_nothing_heavy():
-    """Asking for help stays well under a second because none of these is loaded."""
-    code = (
-        "import sys\n"
-        "sys.argv = ['memup', '--help']\n"
-        "from memup_cli.app import main\n"
-        "try: main()\n"
-        "except SystemExit: print(*sys.modules)\n"
+def imported_by(*arguments: object, folder: Path, code: int = 0, first: str = "") -> set[str]:
+    """The modules that a command has imported when it ends; `first` is run before it."""
+    lines = (
+        "import sys",
+        first,
+        f"sys.argv = {['memup', *map(str, arguments)]!r}",
+        "from memup_cli.app import main",
+        "try: main()",
+        "finally: print('modules:', *sys.modules)",
     )
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment())
-    assert "collect" in shown.stdout
-    assert not {"torch", "numpy", "zarr", "numcodecs", "gymnasium"} & set(shown.stdout.split())
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment(),
+    )
+    assert done.returncode == code, done.stderr
+    return set(done.stdout.rpartition("modules:")[2].split())
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    """Asking for help stays well under a second because none of these is loaded."""
+    found = imported_by("--help", folder=tmp_path)
+    assert "memup_cli.commands.collect" in found
+    assert not {"torch", "numpy", "zarr", "numcodecs", "gymnasium"} & found
+
+
+# Torch's compiler, with what it imports, takes as long as torch itself; the others are for some tasks and the report.
+UNUSED = {
+    "torch._dynamo",
+    "torch._inductor",
+    "sympy",
+    "tensorboard",
+    "google.protobuf",
+    "matplotlib",
+    "zarr",
+    "vizdoom",
+}
+
+STOP = """
+import os, signal
+from memup_cli.training.learner import MemoryLearner as Learner
+update = Learner.update
+Learner.update = lambda *given: (update(*given), os.kill(os.getpid(), signal.SIGTERM))
+"""
+
+
+def test_stages_that_train_import_little_beyond_torch(memup, maze):
+    def found(*arguments: object, **how: Any) -> set[str]:
+        return imported_by(*arguments, "--run", "run", folder=memup.folder, **how)
+
+    train = ("train-memory", "--updates", 2)
+    stages = {
+        "train-memory": found(*train, first=STOP, code=75),
+        "resumed": found(*train),
+        "train-baseline": found("train-baseline", "--model", "lstm", "--updates", 1),
+        "ppo": found("train-agent", "--agent", "ppo", "--steps", 1, "--iteration-steps", 100),
+        "qrdqn": found("train-agent", "--agent", "qrdqn", "--steps", 1, "--iteration-steps", 100),
+        "evaluate": found("evaluate", "memory"),
+        "score": found("score", "--updates", 1, "--restart"),
+    }
+    assert all("torch" in modules for modules in stages.values())
+    assert {stage: sorted(modules & UNUSED) for stage, modules in stages.items()} == {stage: [] for stage in stages}
+    assert not any("gymnasium" in stages[stage] for stage in ("score", "train-memory", "train-baseline", "evaluate"))
 
 
 def test_the_module_runs_as_a_command():

@@ -18,6 +18,7 @@ from stores.reader import Trajectories
 
 from .. import console
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..training.adam import Adam
 from ..training.targets import discounted_returns, previous_actions
 from ..training.watch import give_back
 from .policies import ActorCritic
@@ -49,7 +50,7 @@ class Imitation:
         self.done, self.total = 0, config["imitate"] * self._each  # groups of episodes
         policy.open_eyes(True)
         own = [p for p in policy.parameters() if p.requires_grad]
-        self._optimiser = torch.optim.Adam(own, lr=config["lr"], fused=True)
+        self._optimiser = Adam(own, lr=config["lr"])
         policy.open_eyes(False)
 
     def state(self) -> dict[str, Any]:
@@ -69,8 +70,7 @@ class Imitation:
             while self.done < self.total and not stopped():
                 number, group = divmod(self.done, self._each)
                 chosen = self._stream(number).permutation(count)[group * TOGETHER : (group + 1) * TOGETHER]
-                for parameters in self._optimiser.param_groups:
-                    parameters["lr"] = self._config["lr"] * (1 - 0.9 * self.done / self.total)
+                self._optimiser.lr = self._config["lr"] * (1 - 0.9 * self.done / self.total)
                 surprise, error = self._learn([int(i) for i in chosen], self._stream(number, group))
                 self.done += 1
                 bar.advance(len(chosen), f"surprise at actions {surprise:.3f}, error of returns {error:.3g}")
@@ -142,9 +142,7 @@ def _batches(
         yield {name: to_device(values[order[first : first + size]], device) for name, values in steps.items()}
 
 
-def _update(
-    policy: ActorCritic, optimiser: torch.optim.Optimizer, batch: dict[str, Tensor], config: dict[str, Any]
-) -> Tensor:
+def _update(policy: ActorCritic, optimiser: Adam, batch: dict[str, Tensor], config: dict[str, Any]) -> Tensor:
     """One optimiser step; weighted -log pi(a | o, m) and the squared error of the value (2,)."""
     features = policy.look(batch, batch["m"])
     log_prob, _ = policy.log_prob(features, batch["action"])
@@ -152,7 +150,7 @@ def _update(
     better = advantage.detach()
     weight = (config["prefer"] * better / (better.square().mean().sqrt() + 1e-8)).exp().clamp(max=HEAVIEST)
     means = torch.stack([-log_prob * weight / weight.mean(), advantage.square()]).mean(1)
-    optimiser.zero_grad(set_to_none=True)
+    optimiser.zero_grad()
     (means[0] + 0.5 * means[1]).backward()
     torch.nn.utils.clip_grad_norm_(policy.parameters(), config["max_grad"])
     optimiser.step()

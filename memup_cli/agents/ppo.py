@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..training.adam import Adam
 from .policies import ActorCritic, prepared
 from .recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 
@@ -29,7 +30,7 @@ class PPO:
     def __init__(self, policy: ActorCritic, config: dict[str, Any], device: torch.device) -> None:
         self.policy, self._config, self._device = policy, config, device
         self._own = [p for p in policy.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.Adam(self._own, lr=config["lr"], eps=1e-5, fused=True)
+        self.optimiser = Adam(self._own, lr=config["lr"], eps=1e-5)
         self._scales = torch.tensor([-1.0, 0.5, -config["entropy"], 0.0], device=device)  # of _update()'s means
         self._width = config["rollout"]
 
@@ -50,8 +51,7 @@ class PPO:
         played = played_rows(recording)
         mean, spread = _moments(advantage[played], recording.weights(played))
         advantage = (advantage - mean) / (spread + 1e-8)
-        for group in self.optimiser.param_groups:
-            group["lr"] = config["lr"] * (1 - 0.9 * share)
+        self.optimiser.lr = config["lr"] * (1 - 0.9 * share)
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 18))))
         if self.policy.frozen:
             batches = self._step_batches(recording, advantage, target, played, rng)
@@ -88,7 +88,7 @@ class PPO:
         error = (policy.value(features) - batch["target"]) ** 2
         terms = torch.stack([gain, error, entropy, (ratio != limited).float()]).flatten(1)  # (4, B or B * r)
         means = terms @ (batch["weight"] / batch["weight"].sum()).flatten()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         (means @ self._scales).backward()
         torch.nn.utils.clip_grad_norm_(self._own, config["max_grad"])
         self.optimiser.step()

@@ -15,6 +15,7 @@ from torch import Tensor
 from stores.layout import Field
 
 from ..tasks.spec import TaskSpec
+from ..training.adam import Adam
 from .policies import QuantileNetwork
 from .recording import OBSERVATION, Recording, final_states, sweep, to_device
 
@@ -81,7 +82,7 @@ class QRDQN:
         self.policy, self._config, self._device = policy, config, device
         self._target = copy.deepcopy(policy.head).requires_grad_(False)
         own = [p for p in policy.parameters() if p.requires_grad]
-        self.optimiser = torch.optim.Adam(own, lr=config["lr"], fused=True)
+        self.optimiser = Adam(own, lr=config["lr"])
         action = next(f for f in spec.fields if f.name == "action")
         self.replay = Replay(policy.sight, action, config["replay"], policy.core.size)
         self._width = config["rollout"]
@@ -113,8 +114,7 @@ class QRDQN:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 19))))
         updates = max(1, round(recording.steps * config["replay_ratio"] / config["minibatch"]))
         updates = min(updates, config["updates_at_most"])
-        for group in self.optimiser.param_groups:
-            group["lr"] = config["lr"] * (1 - 0.8 * share)
+        self.optimiser.lr = config["lr"] * (1 - 0.8 * share)
         total = torch.zeros((), device=self._device)
         for first in range(0, updates, REDRAW_EVERY):
             batches = min(REDRAW_EVERY, updates - first)
@@ -145,7 +145,7 @@ class QRDQN:
         huber = torch.where(difference.abs() <= 1, 0.5 * difference**2, difference.abs() - 0.5)
         each = ((self._tau - (difference.detach() < 0).float()).abs() * huber).mean(2).sum(1)
         loss = (each * self._to_device(weight)).mean()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config["max_grad"])
         self.optimiser.step()

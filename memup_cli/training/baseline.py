@@ -19,6 +19,7 @@ from ..models.baselines import Baseline
 from ..runs import altered_weights
 from ..tasks.spec import TaskSpec
 from . import checkpoint
+from .adam import Adam
 from .baseline_evaluation import predict_baseline
 from .baseline_windows import check_slab, next_batch, open_windows, window_loss
 from .descent import Course, descend
@@ -151,7 +152,7 @@ class BaselineLearner:
     def __init__(self, model: Baseline, options: TrainBaselineOptions, balanced: bool) -> None:
         self.model = self.kept = model
         self._options, self._balanced = options, balanced
-        self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+        self._optimiser = Adam(model.parameters(), lr=options.lr)
         self._state = model.initial(options.batch)
         device = next(model.parameters()).device
         self._stager = Stager(device)

@@ -13,6 +13,7 @@ from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from . import checkpoint
+from .adam import Adam
 from .stages import note_resume
 
 EVALUATE_EVERY = 100
@@ -49,7 +50,7 @@ def fit(
     saving: Saving | None = None,
 ) -> tuple[int, float] | None:
     """Updates made, and the lowest held-out loss; None if stopped before the end. `generator` draws the batches."""
-    optimiser = torch.optim.Adam(model.parameters(), lr=LR)
+    optimiser = Adam(model.parameters(), lr=LR, fused=False)
     best, stale, update = float("inf"), 0, 0
     if saving:
         saved = checkpoint.load_latest(saving.folder, next(model.parameters()).device)
@@ -65,7 +66,7 @@ def fit(
     saved_at = time.monotonic()
     with console.Progress(how.name, "update", how.updates, update, quiet=how.quiet) as bar:
         while update < how.updates and stale < how.patience:
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             loss().backward()
             optimiser.step()
             update += 1

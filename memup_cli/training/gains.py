@@ -17,6 +17,7 @@ from ..models.contexts import Kind
 from ..models.encoders import FieldEncoder, mlp
 from ..models.predictor import MemoryModel, prediction_losses
 from ..tasks.spec import TaskSpec
+from .adam import Adam
 from .candidates import Candidates, TargetTables, compacted
 from .selection import SuffixTop, perturb
 from .targets import TARGET
@@ -83,7 +84,7 @@ class Gains:
         self._context: Kind = options.context
         with torch.random.fork_rng(devices=[]):  # the memory's noise stays what it is without these networks
             self._networks = _Networks(spec).to(device)
-        self._optimiser = torch.optim.Adam(self._networks.parameters(), lr=LR, fused=True)
+        self._optimiser = Adam(self._networks.parameters(), lr=LR)
         self._updates = self._visits = 0
 
     def learn(self, model: MemoryModel, m: Tensor, c: Tensor, tensors: dict[str, Tensor]) -> None:
@@ -100,7 +101,7 @@ class Gains:
             rows = {name: values[which] for name, values in self._rows(query).items()}
         else:
             rows = {name: values[:, 0] for name, values in query.items()}
-        self._optimiser.zero_grad(set_to_none=True)
+        self._optimiser.zero_grad()
         self._networks.loss(rows, y, exists, errors).backward()
         self._optimiser.step()
 

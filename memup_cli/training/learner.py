@@ -14,6 +14,7 @@ from ..configs import TrainMemoryOptions
 from ..models.contexts import CarriedContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
+from .adam import Adam
 from .arrivals import Arrivals
 from .candidates import Candidates, TargetTables, interleaved, query_fields
 from .gains import Gains, learns_gains
@@ -42,7 +43,7 @@ class MemoryLearner:
         self._slots = len(world.share(options.slots))
         self.kept = copy.deepcopy(model).requires_grad_(False) if options.average else model
         device = next(model.parameters()).device
-        self._optimiser = torch.optim.Adam(model.parameters(), lr=options.lr, fused=True)
+        self._optimiser = Adam(model.parameters(), lr=options.lr)
         kept = query_fields(spec, options.context, options.window, options.context_hidden)
         self._tables = TargetTables(self._slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)

@@ -10,6 +10,7 @@ from ..configs import TrainMemoryOptions
 from ..models.contexts import CarriedContext, TotalsContext, WindowContext
 from ..models.memory import State, reset
 from ..models.predictor import MemoryModel
+from .adam import Adam
 from .candidates import CONTEXT, TargetTables, distinct
 from .gains import Gains
 from .stretches import Walked
@@ -70,11 +71,10 @@ def _mean(losses: Tensor, which: Tensor, count: Tensor) -> Tensor:
 
 
 def optimiser_step(
-    model: nn.Module, optimiser: torch.optim.Optimizer, loss: Tensor, lr: float, clip: float, world: World = ALONE
+    model: nn.Module, optimiser: Adam, loss: Tensor, lr: float, clip: float, world: World = ALONE
 ) -> None:
-    for group in optimiser.param_groups:
-        group["lr"] = lr
-    optimiser.zero_grad(set_to_none=True)
+    optimiser.lr = lr
+    optimiser.zero_grad()
     loss.backward()
     world.sum_gradients(model.parameters())
     torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
