@@ -1,7 +1,11 @@
 """Fixtures: the real command line, and small runs to look at, to go on with or to damage."""
 
+import os
 import shutil
+import time
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,3 +39,21 @@ def maze(memup, scored) -> Path:
     """A copy of it, as run/ of this test."""
     shutil.copytree(scored, memup.folder / "run")
     return memup.folder / "run"
+
+
+NO_TIME = "there was no time left for it"
+
+
+def pytest_runtest_setup() -> None:
+    """CI begins no test after a certain time."""
+    if time.time() > float(os.environ.get("MEMUP_TESTS_UNTIL", "inf")):
+        pytest.skip(NO_TIME)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Where everything that tests need can be installed, a test that asks for more than that has failed."""
+    report = yield
+    if report.skipped and NO_TIME not in str(call.excinfo) and os.environ.get("MEMUP_TESTS_SKIP_NOTHING"):
+        report.outcome, report.longrepr = "failed", f"{item.nodeid} was skipped: {call.excinfo}"
+    return report

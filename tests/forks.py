@@ -23,11 +23,9 @@ HANGS = 900  # seconds after which a command is taken for hanging, and tells whe
 
 # What stages import when they first need it.
 LATE = (
-    "torch._dynamo",
     "torch.distributed",
     "matplotlib.pyplot",
     "matplotlib.backends.backend_agg",
-    "tensorboard.compat.proto.event_pb2",
     "safetensors.torch",
     "safetensors.numpy",
     "zarr.storage",
