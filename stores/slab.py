@@ -100,6 +100,7 @@ class Slab:
         stored = [f for name, f in trajectories.fields.items() if fields is None or name in fields]
         wanted = [*stored, *(d.field for d in derived)]
         piece, held = fit(trajectories, slots, rollout, sum(f.row_bytes for f in wanted), memory, whole)
+        self.whole = piece >= int(trajectories.lengths.max())  # every slot holds its whole episode, whichever it is
         self.rollout, self.update = rollout, update
         self.arrays: dict[str, Array] = {f.name: np.zeros((slots, held, *f.shape), f.numpy) for f in wanted}
         self._flat = {name: a.reshape(slots * held, *a.shape[2:]) for name, a in self.arrays.items()}

@@ -37,7 +37,7 @@ class Arrivals:
         self._chosen[slot] = candidates
 
     def attach(self, slab: Slab, tables: TargetTables, resumed: bool) -> None:
-        if any(values.shape[1] < slab.length.max() for values in slab.arrays.values()):
+        if not slab.whole:
             wanted = "--scores online" if self._online else "--context carried"
             raise UsageProblem(
                 f"{wanted} needs whole episodes in RAM, and they do not fit --slab-memory; give it more, use a "
