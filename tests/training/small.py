@@ -56,7 +56,7 @@ def sharp(**more: Any) -> TrainMemoryOptions:
         "hidden": 3,
         "context_hidden": 3,
         "predictor_hidden": 4,
-        "window": 2,
+        "window": 4,
         "lr": 0.05,
     }
     return TrainMemoryOptions(**{**options, **more})

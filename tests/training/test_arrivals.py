@@ -10,6 +10,7 @@ from torch import nn
 
 from memup_cli.configs import TrainMemoryOptions
 from memup_cli.errors import UsageProblem
+from memup_cli.models.contexts import SEEN
 from memup_cli.models.predictor import MemoryModel
 from memup_cli.training.arrivals import Arrivals
 from memup_cli.training.candidates import CONTEXT, Candidates, TargetTables, gather_candidates, query_fields
@@ -26,7 +27,7 @@ class Walk:
 
     def __init__(self, folder: Path, options: TrainMemoryOptions, *, online: bool, update: int = 0) -> None:
         self.model = model_of(options)
-        self.tables = TargetTables(SLOTS, options.targets, SPEC, query_fields(SPEC, options.context, 2, 3))
+        self.tables = TargetTables(SLOTS, options.targets, SPEC, query_fields(SPEC, options.context, options.window, 3))
         self.arrivals = Arrivals(self.model, 0, options, online)
         self.fresh: list[int] = []
         self.slab = open_slab(
@@ -41,7 +42,7 @@ class Walk:
             whole=True,
             with_targets=True,
             choose=None if online else chooser(lambda visit: SCORES[visit.index], options.targets, 1e-6, 0),
-            gather=lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, 2, *where),
+            gather=lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, options.window, *where),
             on_fresh=self._chosen,
         )
 
@@ -79,8 +80,8 @@ def contexts(model: MemoryModel, kind: str, arrays: dict[str, np.ndarray]) -> li
         if kind == "point":
             c = context({"q": q[k : k + 1]})
         elif kind == "window":
-            seen = min(k + 1, 2)
-            c = context({"q": q[[max(k - 1, 0), k]].unsqueeze(0), "seen": torch.tensor([seen])})
+            rows = q[[max(step, 0) for step in range(k + 1 - context.window, k + 1)]].unsqueeze(0)
+            c = context({"q": rows, SEEN: torch.tensor([min(k + 1, context.window)])})
         else:
             c, state = context({"q": q[k].view(1, 1)}, state)
             c = c[0]
@@ -160,6 +161,18 @@ def test_at_the_start_all_slots_have_targets_later_only_those_that_begin_an_epis
             for slot in np.flatnonzero(walk.slab.fresh):
                 made[slot], changed = copy.deepcopy(walk.model), changed + 1
         assert 0 < changed < 8 * SLOTS
+
+
+def test_every_visit_of_an_episode_draws_anew(tmp_path):
+    drawn: dict[int, set[str]] = {}
+    with Walk(tmp_path, sharp(scores="online", temperature=100.0), online=True) as walk:
+        walk.begin()
+        for _ in range(12):
+            walk.arrivals.refresh()
+            for slot in np.flatnonzero(walk.slab.fresh):
+                drawn.setdefault(int(walk.slab.episode[slot]), set()).add(str(chosen(walk, slot)))
+            walk.slab.advance()
+    assert max(map(len, drawn.values())) > 1
 
 
 @pytest.mark.parametrize("online", [True, False])
