@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import files_of
+from tests.processes import shim
 
 from .cluster import Cluster, until
 
@@ -74,9 +75,26 @@ def frozen(process: int) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
+class Barrier:
+    """While it is up, memup stands still where it first changed a file of this path, until a signal takes it on."""
+
+    def __init__(self, pipe: Path, root: Path, path: str) -> None:
+        self.pipe = pipe
+        self.variables = {"LD_PRELOAD": shim(), "SHIM_ROOT": str(root), "SHIM_PATH": path}
+        self.variables |= {"SHIM_AT": "1", "SHIM_ACT": "tell", "SHIM_PIPE": str(pipe)}
+
+    def __enter__(self) -> None:
+        os.mkfifo(self.pipe)  # nobody reads it
+
+    def __exit__(self, *_: object) -> None:
+        self.pipe.unlink()
+
+
 def test_preempted_and_requeued_it_ends_with_the_same_result(cluster, chain, undisturbed):
     run = chain.folder / "run"
-    jobs = chain.submit()
+    barrier = Barrier(chain.folder / "barrier", chain.folder, "run/[am]*/checkpoint-*.pt")  # agent and memory
+    jobs = chain.submit(**barrier.variables)
+    cluster.ask("scontrol", "hold", jobs["train-agent"])
 
     task = f"{jobs['collect']}_1"
     until(lambda: process_of(cluster, task), "the second task of the array")
@@ -84,17 +102,20 @@ def test_preempted_and_requeued_it_ends_with_the_same_result(cluster, chain, und
         cluster.cancel(task, "--signal=USR2")
     until(lambda: cluster.job(task)["Restarts"] == "1", "the array task back in the queue")
 
-    until(lambda: list((run / "memory").glob("checkpoint-*.pt")), "the memory's first checkpoint")
-    with frozen(process_of(cluster, jobs["train-memory"])):
+    with barrier:
+        until(lambda: list((run / "memory").glob("checkpoint-*.pt")), "the memory's first checkpoint")
         urgent = cluster.occupy("urgent")
-    until(lambda: cluster.state(urgent) == "RUNNING", "the urgent job in its place")
+        until(lambda: cluster.state(urgent) == "RUNNING", "the urgent job in its place")
     assert cluster.state(jobs["train-memory"]) == "PENDING"
     assert manifest(run)["stages"]["train-memory"]["status"] == "interrupted"
     cluster.cancel(urgent)
+    until(lambda: cluster.ended(jobs["train-memory"]), "the end of the memory's second attempt")
 
-    until(lambda: list((run / "agent" / "ppo").glob("checkpoint-*.pt")), "the agent's first checkpoint")
-    with frozen(process_of(cluster, jobs["train-agent"])):
+    with barrier:
+        cluster.ask("scontrol", "release", jobs["train-agent"])
+        until(lambda: list((run / "agent" / "ppo").glob("checkpoint-*.pt")), "the agent's first checkpoint")
         cluster.cancel(jobs["train-agent"], "--signal=USR2")
+        until(lambda: cluster.job(jobs["train-agent"])["Restarts"] == "1", "the agent back in the queue")
 
     until(lambda: all(map(cluster.ended, jobs.values())), "the end of all jobs")
     assert {stage: cluster.state(job) for stage, job in jobs.items()} == dict.fromkeys(jobs, "COMPLETED")
