@@ -42,6 +42,12 @@ class CollectOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     episodes: int | None = Field(None, ge=1, description="Training episodes (default: per task).")
+    validation_episodes: int | None = Field(
+        None,
+        ge=1,
+        description="How many of the training episodes, the last ones, are kept to choose by: when to stop, which "
+        "weights are best (default: a tenth, at least 10 and at most 1,000).",
+    )
     test_episodes: int | None = Field(None, ge=0, description="Test episodes (default: per task).")
     workers: int | None = Field(None, ge=1, le=1024, description="Threads or processes (default: the CPUs you have).")
     shard: str = Field("0/1", description="Collect only part I of N (I/N, I from 0): for job arrays.")
@@ -72,7 +78,12 @@ class ScoreOptions(BaseModel):
         None, description="What estimates the uncertainty (default: quantile for returns, classifier for classes, "
         "regression for numbers); probe: also how much of it the past explains, for --select utility."
     )  # fmt: skip
-    gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
+    gamma: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Discount of the returns (default: the task's; if it has none, the best of several).",
+    )
     window: int | None = Field(
         None, ge=1, le=4096, description="Local steps the detector sees (default: 1 for quantile, 8 for the others)."
     )
@@ -123,7 +134,9 @@ class TrainMemoryOptions(BaseModel):
     explore: float = Field(
         0.0, ge=0, le=1, description="Of --select utility: share of visits to episodes that go by uncertainty."
     )
-    temperature: float = Field(0.02, ge=1e-6, description="Of the selection: p(k) ~ exp(score / temperature).")
+    temperature: float = Field(
+        0.02, ge=1e-6, description="Of the selection, in units of the scores' spread: p(k) ~ exp(score / temperature)."
+    )
     reach: float | None = Field(
         None,
         gt=0,
@@ -136,7 +149,7 @@ class TrainMemoryOptions(BaseModel):
     detector: Literal["quantile", "classifier", "regression"] | None = Field(
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
-    gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
+    gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: that of the scores).")
     cell: Literal["lstm", "gru", "mingru", "none"] = Field(
         "lstm",
         description="Memory cell; mingru: a linear recurrence, quick over many steps; none: what the predictor can do "
@@ -241,12 +254,14 @@ class TrainMemoryOptions(BaseModel):
         0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."
     )
     slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
-    evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
-    evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
+    evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the validation split.")
+    evaluate_episodes: int = Field(100, ge=1, description="Validation episodes to evaluate on, at most.")
     checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
-    until_rmse: float | None = Field(None, gt=0, description="Stop once the test RMSE is below this.")
-    until_mse: float | None = Field(None, gt=0, description="Stop once the test MSE is below this.")
-    until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop once the test accuracy is this or more.")
+    until_rmse: float | None = Field(None, gt=0, description="Stop once the validation RMSE is below this.")
+    until_mse: float | None = Field(None, gt=0, description="Stop once the validation MSE is below this.")
+    until_accuracy: float | None = Field(
+        None, gt=0, le=1, description="Stop once the validation accuracy is this or more."
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainMemoryOptions":
@@ -280,7 +295,7 @@ class EvaluateOptions(BaseModel):
 
     episodes: int | None = Field(None, ge=1, description="Test episodes (default: all).")
     checkpoint: Literal["best", "last"] = Field(
-        "last", description="Which weights; best is the one with the lowest error on these same test episodes."
+        "last", description="Which weights; best are those with the lowest error on the validation episodes."
     )
     bins: int = Field(5, ge=1, le=100, description="Ranges of dependency length in the table.")
     timelines: int = Field(3, ge=0, le=32, description="Test episodes to draw step by step in `memup report`.")

@@ -18,14 +18,15 @@ from stores.errors import DamagedData, Incomplete, StoreError
 from stores.files import inside, read_file
 from stores.lease import job_id
 from stores.manifest import Manifest
-from stores.reader import Shard, shard_exists
+from stores.reader import Shard, Trajectories, shard_exists
 from stores.remote import is_url, open_place
 
 from .errors import StageMissing, UsageProblem
 from .invocation import command_words
 
 HOME = Path("runs")
-SPLITS = ("train", "test")
+STORED = ("train", "test")  # folders of episodes
+SPLITS = ("train", "validation", "test")  # validation: the last of the episodes stored for training
 _PACKAGES = ("memup", "numpy", "zarr", "numcodecs", "gymnasium", "torch")
 
 
@@ -115,6 +116,24 @@ def shard_ranges(episodes: int, shards: int) -> list[tuple[int, int]]:
     """Episodes [first, stop) of each shard: contiguous, as equal as can be."""
     edges = [episodes * i // shards for i in range(shards + 1)]
     return list(itertools.pairwise(edges))
+
+
+def validation_count(config: dict[str, Any]) -> int:
+    """How many of the training episodes of a collect stage are kept for validation."""
+    given: int | None = config.get("validation_episodes")
+    if given is not None:
+        return given
+    episodes: int = config["episodes"]
+    return min(max(episodes // 10, 10), 1000, episodes // 2)
+
+
+def open_split(run: Path, config: dict[str, Any], split: str) -> Trajectories:
+    """One of SPLITS, as a collect stage with this config left it."""
+    if split == "test":
+        return Trajectories(run / "trajectories" / split, config["shards"])
+    edge = config["episodes"] - validation_count(config)
+    part = range(edge) if split == "train" else range(edge, config["episodes"])
+    return Trajectories(run / "trajectories" / "train", config["shards"], part)
 
 
 def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:

@@ -78,13 +78,17 @@ def shard_exists(path: Path) -> bool:
 
 
 class Shard:
-    """One shard, opened for reading. What is appended later is seen by opening it again."""
+    """One shard, or some of its episodes, opened for reading. What is appended later is seen by opening it again."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, part: range | None = None) -> None:
+        """part: episodes of the whole split; those of them that are in this shard are read."""
         self.path = path
         self.identity = read_identity(path)
         self.layout = self.identity.layout
         self.state = read_state(path, self.identity)
+        first, count = self.identity.first, self.identity.episodes
+        part = range(first, first + count) if part is None else part
+        self.kept = range(min(max(part.start - first, 0), count), min(max(part.stop - first, 0), count))
         self._sound: set[int] = set()  # groups whose episodes were compared with their checksums
 
     @cached_property
@@ -116,22 +120,29 @@ class Shard:
 
     @cached_property
     def lengths(self) -> Array:
-        """Length of every committed episode (quarantined ones: 0)."""
+        """Length of every committed episode (those in quarantine, and those that are not read: 0)."""
         found = np.zeros(self.state.committed, np.int64)
         for group in self.available_groups():
-            first, stop = self.layout.group_bounds(group, self.state.committed)
-            found[first:stop] = self.rows(group)[:, LENGTH]
+            found[self.episodes(group)] = self.rows(group)[:, LENGTH]
         return found
 
     def available_groups(self) -> list[int]:
-        """Committed groups that are not in quarantine."""
+        """Committed groups that are not in quarantine, as far as they have episodes that are read."""
         holes = {g for g, *_ in self.state.quarantined}
-        return [g for g in range(self.layout.groups(self.state.committed)) if g not in holes]
+        groups = range(self.layout.groups(self.state.committed))
+        return [g for g in groups if g not in holes and len(self.episodes(g))]
+
+    def episodes(self, group: int) -> range:
+        """Which episodes of the shard are read in a group."""
+        first, stop = self.layout.group_bounds(group, self.state.committed)
+        return range(max(first, self.kept.start), min(stop, self.kept.stop))
 
     def rows(self, group: int) -> Array:
         """The episode table of a group: (episodes, columns) int64."""
         _ = self.starts
-        return self.claimed_rows(group)
+        first, _ = self.layout.group_bounds(group, self.state.committed)
+        read = self.episodes(group)
+        return self.claimed_rows(group)[read.start - first : read.stop - first]
 
     @cached_property
     def starts(self) -> Array:
@@ -231,7 +242,7 @@ class Shard:
 
     def require_sound(self, group: int, wrong: list[int]) -> None:
         if wrong:
-            index = self.identity.first + group * self.layout.group_episodes + wrong[0]
+            index = self.identity.first + self.episodes(group)[wrong[0]]
             raise DamagedData(
                 f"episode {index} in {self.path} is not what was committed, though its chunks are whole. "
                 "Run `memup verify --repair` to set it aside and collect it again."
@@ -240,11 +251,11 @@ class Shard:
 
 
 class Trajectories:
-    """All shards of one split, as one list of episodes."""
+    """All shards of one split, or some of its episodes, as one list of episodes."""
 
-    def __init__(self, folder: Path, shards: int) -> None:
+    def __init__(self, folder: Path, shards: int, part: range | None = None) -> None:
         self.folder = folder
-        self.shards = [Shard(folder / f"{i:04d}.zarr") for i in range(shards)]
+        self.shards = [Shard(folder / f"{i:04d}.zarr", part) for i in range(shards)]
         short = [s for s in self.shards if s.state.available(s.layout) < s.identity.episodes]
         if short:
             names = ", ".join(s.path.name for s in short)
@@ -266,15 +277,18 @@ class Trajectories:
         return self.shards[0].fields
 
     def __len__(self) -> int:
-        return sum(s.identity.episodes for s in self.shards)
+        return sum(len(s.kept) for s in self.shards)
 
     def episode(self, index: int) -> dict[str, Array]:
-        for shard in self.shards:
-            local = index - shard.identity.first
-            if 0 <= local < shard.identity.episodes:
-                row = shard.rows(local // shard.layout.group_episodes)[local % shard.layout.group_episodes]
+        left = index
+        for shard in self.shards if index >= 0 else ():
+            if left < len(shard.kept):
+                local = shard.kept[left]
+                group = local // shard.layout.group_episodes
+                row = shard.rows(group)[local - shard.episodes(group).start]
                 start, stop = int(row[START]), int(row[START] + row[LENGTH])
                 return {name: shard.read_steps(name, start, stop) for name in shard.fields}
+            left -= len(shard.kept)
         raise IndexError(f"there is no episode {index}: the split has {len(self)}")
 
     def groups(self) -> list[tuple[Shard, int]]:

@@ -17,16 +17,16 @@ class Visit:
     number: int  # counted from the start of training
     shard: Shard
     group: int
-    local: int  # episode within the group
+    local: int  # episode within what is read of the group
 
     @property
     def index(self) -> int:
         """The episode's number in its split."""
-        return self.shard.identity.first + self.group * self.shard.layout.group_episodes + self.local
+        return self.shard.identity.first + self.shard.episodes(self.group)[self.local]
 
     @property
     def length(self) -> int:
-        return int(self.shard.lengths[self.group * self.shard.layout.group_episodes + self.local])
+        return int(self.shard.lengths[self.shard.episodes(self.group)[self.local]])
 
 
 class VisitOrder:
@@ -45,8 +45,7 @@ class VisitOrder:
             rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, self._epoch))))
             for g in rng.permutation(len(self._groups)):
                 shard, group = self._groups[g]
-                first, stop = shard.layout.group_bounds(group, shard.state.committed)
-                self._left.append((int(g), rng.permutation(stop - first)))
+                self._left.append((int(g), rng.permutation(len(shard.episodes(group)))))
             self._epoch += 1
         g, episodes = self._left[0]
         visit = Visit(self._number, *self._groups[g], int(episodes[0]))

@@ -109,7 +109,7 @@ def continue_run(
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
     places = manifest.stages["collect"].get("places", {})
     task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"], **places)
-    sizes = {name: config[name] for name in ("episodes", "test_episodes")}
+    sizes = {name: config.get(name) for name in ("episodes", "validation_episodes", "test_episodes")}
     options = build(CollectOptions, {**sizes, "shard": shard or "0/1"})
     stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
     collect(manifest.task["name"], task_options, options, stage)
@@ -134,6 +134,13 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         "seed": stage.seed,
         "shards": parts,
     }
+    if options.validation_episodes is not None:
+        if options.validation_episodes >= config["episodes"]:
+            raise UsageProblem(
+                f"--validation-episodes {options.validation_episodes}: they are some of the {config['episodes']} "
+                "training episodes; leave some to train on"
+            )
+        config["validation_episodes"] = options.validation_episodes
     if parts > config["episodes"]:
         raise UsageProblem(f"--shard {options.shard}: there are only {config['episodes']} episodes to share out")
     collection = Collection(
@@ -157,6 +164,7 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
 
 
 def _dry_run(collection: Any, stage: StageOptions) -> None:
+    from ..runs import validation_count
     from ..training.collection import preview
 
     state = preview(collection)
@@ -171,10 +179,11 @@ def _dry_run(collection: Any, stage: StageOptions) -> None:
         "steps": steps,
         "raw_bytes": size,
     }
+    config, exists = collection.config, "" if state == "new" else f"The run exists; it would {state}. "
     text = (
-        f"Would collect {collection.config['episodes']:,} training and {collection.config['test_episodes']:,} test "
-        f"episodes of about {length:,} steps into {collection.run}: {steps:,} steps, {console.human_bytes(size)} "
-        f"before compression. {'' if state == 'new' else f'The run exists; it would {state}. '}Nothing was written."
+        f"Would collect {config['episodes']:,} training episodes ({validation_count(config):,} of them for validation) "
+        f"and {config['test_episodes']:,} test episodes of about {length:,} steps into {collection.run}: {steps:,} "
+        f"steps, {console.human_bytes(size)} before compression. {exists}Nothing was written."
     )
     console.result(data, stage.json_, lambda: text)
 

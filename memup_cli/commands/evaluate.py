@@ -21,14 +21,15 @@ app = typer.Typer(
 HELP = """Predict the targets at the steps that matter from the memory's state there.
 
 Example: memup evaluate memory --run runs/tmaze-1000 --json"""
-SOLVED = 0.1
 
 
 def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
-    from ..training.evaluation import predict_split, summary
-    from ..training.stages import digests, open_run, prepare_device, record, require, spec_of, split_of
+    from ..interrupts import StopFlag
+    from ..training.evaluation import summary
+    from ..training.memory import Comparison, recorded_job, train_without
+    from ..training.stages import continue_command, digests, open_run, prepare_device, record, require, spec_of
     from ..training.timeline import timelines
     from ..training.weights import load_model
 
@@ -41,18 +42,64 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
         plan = {"run": str(manifest.run), "config": options.model_dump()}
         console.result(plan, stage.json_, lambda: f"Would evaluate the {options.checkpoint} memory of {manifest.run}.")
         return
-    found = predict_split(model, split_of(manifest, "test"), spec, config["gamma"], options.episodes)
-    data = {"run": str(manifest.run), **summary(found, options.bins), "checkpoint": options.checkpoint}
+    job = recorded_job(manifest, device, stage.quiet)
+    with StopFlag() as stop:
+        if not train_without(job, stop):
+            raise stop.error("the predictor without a memory is saved in part", continue_command())
+    compare = Comparison(job)
+    found = compare.predict(model, "test", options.episodes)
+    data = {
+        "run": str(manifest.run),
+        **summary(found, compare.without("test", options.episodes), options.bins),
+        "checkpoint": options.checkpoint,
+        "matters": compare.by,
+        "cue_at_start": spec.cue_at_start,
+        **_verdict(found.metrics(), config, spec),
+    }
     make_folder(manifest.run / "evaluation")
     write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
     if options.timelines:
         drawn = timelines(model, manifest, spec, config, options.timelines)
         shown = {"checkpoint": options.checkpoint, **drawn}
         write_durably(manifest.run / "evaluation" / "timeline.json", json.dumps(shown, allow_nan=False).encode())
-    metrics = {name: data[name] for name in data if name in ("rmse", "accuracy", "nll", "mse", "right", "interval")}
+    metrics = {name: data[name] for name in data if name in FIGURES}
     inputs = digests(manifest, "test", "memory")
     record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
     console.result(data, stage.json_, lambda: _table(data))
+
+
+FIGURES = ("rmse", "accuracy", "nll", "mse", "right", "interval", "explained", "explained_interval")
+
+
+def _verdict(found: dict[str, float], config: dict[str, Any], spec: Any) -> dict[str, Any]:
+    """Whether it is solved, if the user (in train-memory) or the task gave a threshold."""
+    for name in ("rmse", "mse", "accuracy"):
+        threshold = config.get(f"until_{name}") or (spec.solved if name in ("rmse", "accuracy") else None)
+        if threshold is not None and name in found:
+            solved = found[name] >= threshold if name == "accuracy" else found[name] < threshold
+            return {"solved": bool(solved), "threshold": {name: threshold}}
+    return {"solved": None}
+
+
+MATTERS = {
+    "rule": "the steps that matter, by the task's rule",
+    "scores": "the steps that targets are drawn from, as often as they are drawn",
+    "all": "all steps",
+}
+
+
+def _beside(data: dict[str, Any]) -> Any:
+    """The memory, the best constant, and a predictor without a memory."""
+    from rich.table import Table
+
+    table = Table(title=f"{data['run']}: test error at {MATTERS[data['matters']]}", title_justify="left")
+    figures = list(data["constant"])
+    for column in ("", *figures):
+        table.add_column(column, justify="right" if column else "left")
+    rows = (("the memory", data), ("without a memory", data["memoryless"]), ("the best constant", data["constant"]))
+    for name, row in rows:
+        table.add_row(name, *(f"{row[figure]:.4g}" for figure in figures))
+    return table
 
 
 def _table(data: dict[str, Any]) -> Any:
@@ -61,13 +108,13 @@ def _table(data: dict[str, Any]) -> Any:
 
     main = "accuracy" if "accuracy" in data else "rmse"
     low, high = data["interval"]
-    tables = []
+    tables = [_beside(data)]
     counted = next(iter(data["by_order"][0])) if data["by_order"] else ""
     for name, first in (("by_length", "steps"), ("by_order", counted)):
         if not data[name]:
             continue
-        # Where the steps that matter are counted, each depends on something nearer than the episode's start.
-        what = counted if name == "by_order" else "step of the episode" if counted else "dependency length"
+        steps = "dependency length" if data["cue_at_start"] else "step of the episode"
+        what = counted if name == "by_order" else steps
         table = Table(title=f"{data['run']}: {main} by {what}", title_justify="left")
         figures = [key for key in data[name][0] if key not in ("from", "to", counted, "count")]
         for column in (first, "targets", *figures):
@@ -77,9 +124,12 @@ def _table(data: dict[str, Any]) -> Any:
             table.add_row(place, f"{row['count']:,}", *(f"{row[figure]:.4g}" for figure in figures))
         tables.append(table)
     verdict = ""
-    if main == "rmse" and data["rmse"] < SOLVED:
-        verdict = f": solved (below {SOLVED})"
+    if data["solved"]:
+        (name, threshold), *_ = data["threshold"].items()
+        verdict = f": solved ({name} {'of at least' if name == 'accuracy' else 'below'} {threshold:g})"
+    least, most = data["explained_interval"]
     text = (
+        f"Explained beyond what needs no memory: {data['explained']:.1%} (95% interval {least:.1%} to {most:.1%})\n"
         f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {data['steps']:,} steps of "
         f"{data['episodes']:,} test episodes{verdict}"
     )

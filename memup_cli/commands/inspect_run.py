@@ -16,12 +16,12 @@ Example: memup inspect --run runs/tmaze-1000 --split test --episode 3"""
 def inspect(
     run: RunOption = None,
     split: Annotated[
-        Literal["train", "test"],
+        Literal["train", "validation", "test"],
         typer.Option(
             "--split",
             metavar="WORD",
             show_default=False,
-            help="Which episodes. [dim](train or test; default: train)[/dim]",
+            help="Which episodes. [dim](train, validation or test; default: train)[/dim]",
         ),
     ] = "train",
     episode: Annotated[
@@ -37,10 +37,9 @@ def inspect(
     json: JsonOption = False,
 ) -> None:
     from stores.manifest import Manifest
-    from stores.reader import Trajectories
 
     from ..errors import StageMissing, UsageProblem
-    from ..runs import find_readable, quoted, refresh_collect
+    from ..runs import find_readable, open_split, quoted, refresh_collect
 
     manifest = Manifest.load(find_readable(run))
     entry = refresh_collect(manifest)
@@ -48,7 +47,7 @@ def inspect(
         raise StageMissing(
             f"{manifest.run} is not completely collected; see `memup status --run {quoted(manifest.run)}`"
         )
-    trajectories = Trajectories(manifest.run / "trajectories" / split, entry["config"]["shards"])
+    trajectories = open_split(manifest.run, entry["config"], split)
     if not len(trajectories):
         raise UsageProblem(f"the {split} split of {manifest.run} is empty; choose the other one with --split")
     if episode >= len(trajectories):

@@ -16,7 +16,8 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
-    from ..training.scoring import ScoreConfig, default_detector, detectors_of, score
+    from ..training.detection import ScoreConfig, default_detector, detectors_of
+    from ..training.scoring import score
     from ..training.stages import check_window, open_run, prepare_device, spec_of
 
     manifest = open_run(stage.run)
@@ -29,7 +30,7 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
         check_window(manifest, options.window or 1)
     config = ScoreConfig(
         detector=detector,
-        gamma=spec.gamma if options.gamma is None else options.gamma,
+        gamma=_gamma(spec, options),
         window=options.window or (1 if "quantile" in detectors_of(detector, spec) else 8),
         hidden=options.hidden,
         updates=options.updates,
@@ -45,6 +46,14 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
         return
     summary = score(manifest.run, config, device, stage.restart, stage.quiet)
     console.result(summary, stage.json_, lambda: _text(summary))
+
+
+def _gamma(spec: Any, options: ScoreOptions) -> float | None:
+    """None: it is to be chosen. What is no return has no discount."""
+    if spec.target_kind != "return":
+        return 0.0
+    found: float | None = spec.gamma if options.gamma is None else options.gamma
+    return found
 
 
 score = command_function("score", {"options": ScoreOptions, "stage": StageOptions}, _score, {"stage": "Every stage"})
@@ -69,18 +78,62 @@ def _text(summary: dict[str, Any]) -> str:
         f"steps before its end in the median, {top['p10']:.0f} to {top['p90']:.0f} in most; it is the last one in "
         f"{top['at_end_share']:.0%} of episodes."
     )
-    verdict = "separates" if summary["separates"] else "does NOT separate"
-    lines.append(
-        f"Check: the detector {verdict} surprising steps from others (held-out steps with high scores deviate "
-        f"{summary['separation']:.3g} times as much as the rest)."
-    )
-    if not summary["separates"]:
-        lines.append("Nothing local is uncertain, or it needs more --updates, --hidden or another --detector.")
+    lines += _gamma_text(summary)
+    lines.append(_separation_text(summary))
     if "probe" in summary:
         lines.append(_probe_text(summary["probe"]))
-    select = " --select utility" if "probe" in summary and summary["probe"]["tells"] else ""
-    lines.append(f"Next: memup train-memory{select} --run {quoted(run)}")
+    lines.append(_next(summary, quoted(run)))
     return "\n".join(lines)
+
+
+def _gamma_text(summary: dict[str, Any]) -> list[str]:
+    """Which gamma was chosen, and why."""
+    tried = summary.get("gammas", [])
+    if not tried:
+        return []
+    lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes:"]
+    for row in tried:
+        explained = ""
+        if "useful" in row:
+            explained = (
+                f"; {row['useful']:.0%} of what is drawn are steps that the past can explain, by "
+                f"{max(row['explained'], 0):.0%}"
+            )
+        uncertain = "" if row["uncertain"] else "; hardly anything is uncertain"
+        lines.append(f"  gamma {row['gamma']:<4g} targets: {_few(row)}{explained}{uncertain}")
+    return lines
+
+
+def _few(row: dict[str, Any]) -> str:
+    steps = round(row["mass_steps"])
+    return "one step of an episode holds 90%" if steps == 1 else f"{steps:,} steps of an episode hold 90%"
+
+
+def _separation_text(summary: dict[str, Any]) -> str:
+    verdict = "separates" if summary["separates"] else "does NOT separate"
+    return (
+        f"Check on validation episodes: the detector {verdict} surprising steps from others; {_few(summary)} of the "
+        f"selection's mass. What is drawn deviates {summary['separation']:.3g} times as much as steps do on average."
+    )
+
+
+def _next(summary: dict[str, Any], run: str) -> str:
+    select = " --select utility" if "probe" in summary and summary["probe"]["tells"] else ""
+    if summary["separates"]:
+        return f"Next: memup train-memory{select} --run {run}"
+    tried = ", ".join(f"{row['gamma']:g}" for row in summary.get("gammas", [])) or f"{summary['gamma']:g}"
+    if not summary["uncertain"]:
+        return (
+            f"With gamma {tried} everything can be predicted from the step itself: there is nothing for a memory to "
+            "explain. Check what is observed and rewarded, collect with another policy, or try another --gamma with "
+            "--restart."
+        )
+    return (
+        f"Tried: gamma {tried}. No step stands out: each is about as uncertain as any other, and targets are drawn "
+        f"from all of them. If that is so in your task, go on: memup train-memory{select} --run {run}. If only some "
+        "steps should be uncertain, try another --gamma, a longer --window or more --updates (with --restart), or more "
+        f"episodes: memup collect --run {run} --episodes N."
+    )
 
 
 def _probe_text(found: dict[str, Any]) -> str:

@@ -96,7 +96,7 @@ def told(entry: dict[str, Any]) -> str:
 
 def measured(entry: dict[str, Any]) -> str:
     """What a running stage logged last."""
-    shown = ("loss", "test_rmse", "test_accuracy", "return_mean", "success_rate")
+    shown = ("loss", "validation_explained", "validation_rmse", "validation_accuracy", "return_mean", "success_rate")
     values = {name: value for name, value in entry.get("latest", {}).items() if name in shown}
     return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in values.items())
 

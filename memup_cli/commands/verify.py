@@ -34,14 +34,14 @@ def verify(
     from stores.reader import shard_exists
     from stores.scores import set_scores_aside
 
-    from ..runs import SPLITS, find_readable, find_run, refresh_collect, shard_path
+    from ..runs import STORED, find_readable, find_run, refresh_collect, shard_path
 
     manifest = Manifest.load(find_run(run) if repair else find_readable(run))
     entry = refresh_collect(manifest)
     count, damages = Check(), []
     recorded = manifest.stages.get("collect", {})
     parts = range(recorded.get("config", {}).get("shards", 0))
-    shards = [p for split in SPLITS for i in parts if shard_exists(p := shard_path(manifest.run, split, i))]
+    shards = [p for split in STORED for i in parts if shard_exists(p := shard_path(manifest.run, split, i))]
     total = entry.get("progress", {}).get("done", 0)
     with console.Progress("verify", "episode", total, quiet=quiet) as bar:
         for path in shards:

@@ -56,6 +56,13 @@ class Detector(nn.Module):
         """Whether a score depends on what y was, besides the local input."""
         return self.kind in ("classifier", "regression")
 
+    def deviation(self, output: Tensor, y: Tensor) -> Tensor:
+        """How far y is from the best guess (N,), or how unlikely its class was."""
+        if self.kind == "classifier":
+            return F.cross_entropy(output, y.long(), reduction="none")
+        guess = output.median(-1).values if self.kind == "quantile" else output.squeeze(-1)
+        return (y - guess).abs()
+
     def score(self, output: Tensor, y: Tensor) -> Tensor:
         """Uncertainty s_k >= 0 of each step (N,)."""
         if self.kind == "quantile":

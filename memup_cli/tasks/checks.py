@@ -150,7 +150,7 @@ def _wrong_target(spec: TaskSpec, fields: dict[str, Field]) -> str | None:
         return f"`target` is {spec.target!r}, whose rows have shape {fields[spec.target].shape}; a target is one number"
     if spec.target_kind == "classes" and spec.target not in spec.classes:
         return f"`target_kind` is classes, but `classes` does not say how many {spec.target!r} has"
-    if not (isinstance(spec.gamma, (int, float)) and 0 <= spec.gamma <= 1):
+    if spec.gamma is not None and not (isinstance(spec.gamma, (int, float)) and 0 <= spec.gamma <= 1):
         return f"`gamma` is {spec.gamma!r}; it must be a number from 0 to 1"
     return None
 

@@ -35,7 +35,9 @@ class GymOptions(TaskOptions):
     observe: str | None = Option(
         None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
     )
-    gamma: float = Option(0.99, ge=0, le=1, description="Default discount of the returns to be predicted.")
+    gamma: float | None = Option(
+        None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
+    )
 
 
 class GymTask:

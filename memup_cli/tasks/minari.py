@@ -28,7 +28,6 @@ from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
 MEMUP = "memup"  # the key in a data set's metadata that holds the spec of the task it was exported from
 INSTALL = "pip install 'minari[hdf5]>=0.5.4'"
 OWN = ("observation", "action", "reward")  # the fields that a data set has a place for; others are among its infos
-GAMMA = 0.99
 MOST_SEED = 2**63
 
 
@@ -48,7 +47,7 @@ class MinariOptions(TaskOptions):
         None, alias="import", description="Module to import for the environment, should agents act in it."
     )
     gamma: float | None = Option(
-        None, ge=0, le=1, description=f"Default discount of the returns to be predicted (default: {GAMMA})."
+        None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
     )
 
     @field_validator("dataset")
@@ -142,7 +141,7 @@ class MinariTask:
             target="reward",
             target_kind="return",
             classes=class_counts(**spaces),
-            gamma=GAMMA if self.options.gamma is None else self.options.gamma,
+            gamma=self.options.gamma,
         )
 
     def _exported(self, fields: tuple[Field, ...]) -> TaskSpec:

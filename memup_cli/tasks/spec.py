@@ -61,9 +61,11 @@ class TaskSpec:
     target_kind: Literal["classes", "scalar", "return"]  # return: discounted sum of the target field from k on
     classes: dict[str, int] = field(default_factory=dict)  # fields that hold class numbers, and how many there are
     scale: dict[str, float] = field(default_factory=dict)  # what networks see of a field: its values times this
-    gamma: float = 0.0  # default discount of a return
+    gamma: float | None = 0.0  # discount of a return; None: `memup score` chooses it
     evaluate: StepRule | None = None  # the steps that matter; None: every step
     counted: str = ""  # what they are, one after the other, if evaluation is to tell the first from the second
+    cue_at_start: bool = False  # what they depend on: then their step is the dependency length
+    solved: float | None = None  # the task is solved with a lower RMSE than this, or a higher accuracy
     near: float | None = None  # numbers: a prediction less than this away from y is as good as right
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
 

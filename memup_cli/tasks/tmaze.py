@@ -135,6 +135,8 @@ class Corridors:
             target_kind="return",
             classes={"action": 2},
             gamma=0.0,
+            cue_at_start=True,
+            solved=0.1,
             evaluate=StepRule("observation", 1, column=1),
             near=(RIGHT - WRONG) / 2,  # on the right side of the middle between the two outcomes
             recipes={"fast": self._long_recipe, "ppo": self._agent_recipe} if self._long else {},

@@ -101,7 +101,8 @@ class Arrivals:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 14, self._visits))))
         self._visits += 1
         options = self._options
-        top, steps = compacted(select(errors, options.targets, options.temperature, rng, options.reach))
+        spread = max(float(errors.max() - np.median(errors)), 1e-6)
+        top, steps = compacted(select(errors, options.targets, options.temperature * spread, rng, options.reach))
         return Candidates(top, steps, {}, y[steps])
 
     def _query(self, arrays: dict[str, np.ndarray], c: Tensor, steps: np.ndarray) -> dict[str, np.ndarray]:

@@ -22,8 +22,10 @@ from . import checkpoint
 from .adam import Adam
 from .baseline_evaluation import predict_baseline
 from .baseline_windows import check_slab, next_batch, open_windows, window_loss
+from .choosing import discount
 from .descent import Course, descend
 from .goals import check_goals, reached
+from .matters import Matters
 from .room import free_bytes, predict_bytes
 from .stages import (
     conclude,
@@ -70,7 +72,7 @@ class BaselineJob:
         free = {"checkpoint_every", "slab_memory", "memory_limit"}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
         chosen["layers"] = self.options.layers or LAYERS[self.options.model]
-        chosen["gamma"] = self.spec.gamma if self.options.gamma is None else self.options.gamma
+        chosen["gamma"] = discount(self.manifest, self.spec, self.options.gamma, scored=False)
         return {**chosen, "seed": self.seed}
 
     @property
@@ -89,8 +91,8 @@ def resolve(
     """Check what the command needs: collected data, and options that suit the task."""
     manifest = open_run(run)
     spec = spec_of(manifest)
-    if not len(split_of(manifest, "test")):
-        raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
+    if not len(split_of(manifest, "validation")):
+        raise UsageProblem(f"{manifest.run} has no episodes for validation; collect at least 2 training episodes")
     check_goals(options, spec)
     if "heads" in options.model_fields_set and not options.attends:
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
@@ -108,7 +110,7 @@ def memory_needed(job: BaselineJob) -> dict[str, int]:
 def train_baseline(job: BaselineJob) -> dict[str, Any]:
     """Run the stage; returns the summary to print."""
     told = {"run": str(job.manifest.run), "model": job.options.name}
-    inputs = digests(job.manifest, "train", "test")
+    inputs = digests(job.manifest, "train")
     begun = checkpoint.exists(job.folder)
     done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
     metrics = job.manifest.stages[job.stage]["metrics"] if done else {}
@@ -186,7 +188,8 @@ class BaselineLearner:
 
 def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
     options, spec, manifest, config = job.options, job.spec, job.manifest, job.config
-    train, test = split_of(manifest, "train"), split_of(manifest, "test")
+    train, validation = split_of(manifest, "train"), split_of(manifest, "validation")
+    matters = Matters(manifest, spec, config)
     torch.manual_seed(job.seed)
     model = build_baseline(spec, config, int(train.lengths.max())).to(job.device)
     course = Course(
@@ -202,8 +205,10 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
         checkpoint_every=options.checkpoint_every,
         quiet=job.quiet,
         device=job.device,
-        evaluate=lambda: predict_baseline(model, config, test, spec, config["gamma"], options.evaluate_episodes),
+        evaluate=lambda: predict_baseline(
+            model, config, validation, spec, config["gamma"], matters, options.evaluate_episodes
+        ),
         reached=lambda result: reached(options, result),
-        slab=lambda update: open_windows(train, spec, options, job.window, job.seed, update),
+        slab=lambda update: open_windows(train, spec, options, job.window, config["gamma"], job.seed, update),
     )
     return descend(course, BaselineLearner(model, options, spec.evaluate is not None), stop, still_ours)

@@ -8,10 +8,10 @@ import torch
 from stores.layout import LENGTH
 from stores.reader import Shard, Trajectories
 
-from ..errors import BadInput
 from ..models.baselines import SPAN, Baseline
 from ..tasks.spec import TaskSpec
-from .evaluation import SWEEP, Predictions, Reader, episode_targets, read_block
+from .evaluation import SWEEP, Predictions, Reader, episode_targets, joined_predictions, read_block
+from .matters import Matters
 
 ACTIVATION_BYTES = 256 << 20  # of one forward pass, about
 FLOATS_PER_UNIT = 16  # that a step needs at the same time in a forward pass without gradients, about
@@ -23,9 +23,10 @@ def predict_baseline(
     trajectories: Trajectories,
     spec: TaskSpec,
     gamma: float,
+    matters: Matters,
     episodes: int | None = None,
 ) -> Predictions:
-    """Predict at the steps that matter of test episodes.
+    """Predict at the steps that matter.
 
     A state carries over, so blocks of any size do (short ones suit attention); the transformer has none, and reads the
     windows it was trained on: whole episodes, or pieces of `truncate` steps.
@@ -39,31 +40,32 @@ def predict_baseline(
     batch = max(1, min(count, ACTIVATION_BYTES // (min(window, longest) * step_bytes)))
     parts = []
     for first in range(0, count, batch):
-        parts += _walk(model, where[first : first + batch], first, spec, gamma, window)
-    if not parts:
-        raise BadInput(
-            f"none of the {count} test episodes in {trajectories.folder} has a step that matters here; take more with "
-            "--episodes or --evaluate-episodes, or collect more with --test-episodes"
-        )
-    episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Predictions(episode, step, y, error, nll, spec)
+        parts += _walk(model, where[first : first + batch], first, spec, gamma, matters, window)
+    return joined_predictions(parts, count, trajectories, spec)
 
 
 @torch.no_grad()
 def _walk(
-    model: Baseline, where: list[tuple[Shard, np.ndarray]], first: int, spec: TaskSpec, gamma: float, window: int
+    model: Baseline,
+    where: list[tuple[Shard, np.ndarray]],
+    first: int,
+    spec: TaskSpec,
+    gamma: float,
+    matters: Matters,
+    window: int,
 ) -> list[tuple[np.ndarray, ...]]:
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
+    weigh = [matters.episode(shard, row) for shard, row in where]
     state = model.initial(len(where))
     found: list[tuple[np.ndarray, ...]] = []
     read = Reader()
     whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
     for start in range(0, int(lengths.max()), window):
-        arrays, matters = read_block(read, where, lengths, spec, start, min(start + window, int(lengths.max())))
+        arrays, weight = read_block(read, where, lengths, spec, weigh, start, min(start + window, int(lengths.max())))
         inputs = {name: torch.from_numpy(arrays[name]).to(device) for name in model.inputs.names}
         prediction, state = model(inputs, state)  # (B, window, ...)
-        episode, step = np.nonzero(matters)
+        episode, step = np.nonzero(weight)
         if not len(episode):
             continue
         y = np.array([whole_targets[e][start + s] for e, s in zip(episode, step, strict=True)])
@@ -71,5 +73,6 @@ def _walk(
         target = torch.from_numpy(y).to(device)
         nll = model.losses(at, target)
         error = (at.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
-        found.append((first + episode, start + step, y, error.cpu().numpy(), nll.cpu().numpy()))
+        here = weight[episode, step]
+        found.append((first + episode, start + step, y, here, error.cpu().numpy(), nll.cpu().numpy()))
     return found

@@ -46,7 +46,13 @@ def next_batch(slab: Slab) -> dict[str, np.ndarray]:
 
 
 def open_windows(
-    trajectories: Trajectories, spec: TaskSpec, options: TrainBaselineOptions, window: int, seed: int, update: int
+    trajectories: Trajectories,
+    spec: TaskSpec,
+    options: TrainBaselineOptions,
+    window: int,
+    gamma: float,
+    seed: int,
+    update: int,
 ) -> Slab:
     """Slots that walk through whole episodes, or through windows of them, with y and which steps matter."""
 
@@ -60,7 +66,7 @@ def open_windows(
         spec,
         batch=options.batch,
         rollout=window,
-        gamma=spec.gamma if options.gamma is None else options.gamma,
+        gamma=gamma,
         seed=seed,
         update=update,
         memory=options.slab_memory * MB,

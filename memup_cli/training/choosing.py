@@ -1,7 +1,6 @@
 """Whose stored scores select the targets: a detector's (surprise), or the probe's (utility)."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from stores.manifest import Manifest
 from stores.schedule import Visit
@@ -10,11 +9,12 @@ from ..configs import TrainMemoryOptions
 from ..errors import StageMissing, UsageProblem
 from ..runs import quoted
 from ..tasks.spec import TaskSpec
+from .detection import default_detector, detectors_of
 from .gains import candidates_wanted
-from .scoring import default_detector, detectors_of
+from .matters import recorded_scale
 from .selection import SuffixTop
 from .stages import require
-from .windows import chooser, stored_scores, uniform_scores
+from .windows import Exploring, chooser, stored_scores, uniform_scores
 
 USEFUL = 0.1  # of the largest gain: with less, a step is noise as far as memory is concerned
 
@@ -50,12 +50,33 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
 
 
 def stored_choice(
-    run: Path, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
+    manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
 ) -> Callable[[Visit], SuffixTop]:
-    """Selection by the scores of a detector; without one, uniform."""
-    scores = stored_scores(run, detector) if detector else uniform_scores
+    """Selection by the scores of a detector; without one, uniform. The temperature is in units of their spread."""
+    scores = stored_scores(manifest.run, detector) if detector else uniform_scores
     count = candidates_wanted(options)
+    temperature = options.temperature * recorded_scale(manifest, detector).spread
     if detector != "probe":
-        return chooser(scores, count, options.temperature, seed, reach=options.reach)
-    others = stored_scores(run, default_detector(spec))
-    return chooser(scores, count, options.temperature, seed, others, options.explore, options.reach, least=USEFUL)
+        return chooser(scores, count, temperature, seed, reach=options.reach)
+    surprise = default_detector(spec)
+    exploring = Exploring(
+        stored_scores(manifest.run, surprise),
+        options.explore,
+        options.temperature * recorded_scale(manifest, surprise).spread,
+        USEFUL,
+    )
+    return chooser(scores, count, temperature, seed, exploring, options.reach)
+
+
+def discount(manifest: Manifest, spec: TaskSpec, given: float | None, scored: bool) -> float:
+    """Gamma of what is predicted: that of the scores if there are any, else what is given, else the task's."""
+    entry = manifest.stages.get("score", {})
+    known = entry.get("status") == "complete" and spec.target_kind == "return"
+    made_with = entry["metrics"].get("gamma", entry["config"]["gamma"]) if known else None
+    if scored and given is not None and made_with is not None and given != made_with:
+        raise UsageProblem(
+            f"--gamma {given:g}: the scores of {manifest.run} were made with gamma {made_with:g}, and targets are "
+            "chosen by them. Leave --gamma out, or score again: memup score "
+            f"--gamma {given:g} --run {quoted(manifest.run)} --restart"
+        )
+    return next((gamma for gamma in (given, made_with, spec.gamma) if gamma is not None), 0.0)

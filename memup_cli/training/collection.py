@@ -21,7 +21,7 @@ from .. import console
 from ..configs import changed
 from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
-from ..runs import SPLITS, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
+from ..runs import STORED, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
 from ..tasks.checks import told
 from ..tasks.spec import Loading, Task
 from .generation import GroupMaker, collect_shard
@@ -87,7 +87,7 @@ def collect(collection: Collection) -> dict[str, Any]:
         replaces = bool(manifest.stages["collect"].get("replaces"))
         try:
             with GroupMaker(collection.task, collection.workers, stop) as maker:
-                for split in SPLITS:
+                for split in STORED:
                     if not stop:
                         steps += _collect_split(collection, _identity(collection, split, layout), maker, stop, replaces)
         except Fenced:
@@ -140,7 +140,7 @@ def _shard_flag(collection: Collection) -> str:
 
 
 def _episodes(collection: Collection) -> dict[str, int]:
-    return dict(zip(SPLITS, (collection.config["episodes"], collection.config["test_episodes"]), strict=True))
+    return dict(zip(STORED, (collection.config["episodes"], collection.config["test_episodes"]), strict=True))
 
 
 def _collect_split(
@@ -239,7 +239,7 @@ def _refuse_living(collection: Collection) -> None:
 
 def _discard(collection: Collection) -> None:
     """--restart: this part's shards go, and those that no part will write again."""
-    for split in SPLITS:
+    for split in STORED:
         for path in sorted((collection.run / "trajectories" / split).glob("*.zarr")):
             number = int(path.stem) if path.stem.isdecimal() else -1
             if number == collection.part or number >= collection.config["shards"]:

@@ -8,6 +8,7 @@ from stores.manifest import Manifest
 
 from .baseline_evaluation import predict_baseline
 from .evaluation import Predictions, predict_split
+from .matters import Matters
 from .stages import require, spec_of, split_of
 from .weights import load_baseline, load_model
 
@@ -21,6 +22,8 @@ def trained_methods(manifest: Manifest) -> list[str]:
 def compare(manifest: Manifest, which: str, episodes: int | None, device: torch.device) -> list[dict[str, Any]]:
     """One row per method; a baseline that is out of memory has nothing but its prediction."""
     spec, test = spec_of(manifest), split_of(manifest, "test")
+    like = manifest.stages.get("train-memory", {}).get("config", {})  # all are measured at the same steps
+    matters = Matters(manifest, spec, like)
     rows: list[dict[str, Any]] = []
     for stage in trained_methods(manifest):
         entry = require(manifest, stage)
@@ -30,10 +33,10 @@ def compare(manifest: Manifest, which: str, episodes: int | None, device: torch.
             continue
         if name:
             baseline = load_baseline(manifest, name, which).to(device)
-            found = predict_baseline(baseline, config, test, spec, config["gamma"], episodes)
+            found = predict_baseline(baseline, config, test, spec, config["gamma"], matters, episodes)
         else:
             memory = load_model(manifest, which).to(device)
-            found = predict_split(memory, test, spec, config["gamma"], episodes)
+            found = predict_split(memory, test, spec, config["gamma"], matters, episodes)
         rows.append({"method": name or "memup", "outcome": "trained", **_row(found, entry["metrics"])})
     by_memup = next((row["saved_tensor_bytes"] for row in rows if row["method"] == "memup"), None)
     for row in rows:

@@ -64,10 +64,12 @@ class Course:
     checkpoint_every: int
     quiet: bool
     device: torch.device
-    evaluate: Callable[[], Predictions]
+    evaluate: Callable[[], Predictions]  # on the validation split
     reached: Callable[[dict[str, float]], bool]  # whether to stop early
     slab: Callable[[int], Slab]  # opened at an update
     world: World = ALONE  # the first of several processes evaluates and writes
+    without: Predictions | None = None  # of the same steps, by a predictor without a memory
+    by_loss: bool = False  # the best weights are those with the least loss, also of classes
 
 
 def learning_rate(lr: float, end: float, done: float) -> float:
@@ -133,14 +135,14 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                 if metrics:
                     with watch.paused():
                         found = course.evaluate()
-                        result = found.metrics()
+                        result = _measured(found, course.without)
                         give_back()
-                    metrics.write(update, **{f"test_{name}": value for name, value in result.items()})
-                    value = -result["accuracy"] if found.main == "accuracy" else result["rmse"]
+                    metrics.write(update, **{f"validation_{name}": value for name, value in result.items()})
+                    value = found.loss if course.by_loss else found.objective
                     if value <= best:
                         best = value
                         keep("best")
-                    bar.advance(0, f"test {found.main} {result[found.main]:.4g}")
+                    bar.advance(0, f"validation {', '.join(f'{n} {result[n]:.4g}' for n in _shown(found, course))}")
                 if world.any(bool(result) and course.reached(result)):
                     break
             if update % course.checkpoint_every == 0:
@@ -153,7 +155,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     if stopped or not world.first:
         return {"updates": update, "stopped": stopped}
     if not result:  # an attempt that was killed after its last update left only the evaluation to do
-        result = course.evaluate().metrics()
+        result = _measured(course.evaluate(), course.without)
         if not (folder / "best.safetensors").exists():
             keep("best")
     main = "accuracy" if "accuracy" in result else "rmse"
@@ -170,6 +172,15 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         "last": keep("last"),
         "best": saved_digest(folder, "best"),
     }
+
+
+def _measured(found: Predictions, without: Predictions | None) -> dict[str, float]:
+    explained = {} if without is None else {"explained": found.explained(without)[0]}
+    return {**explained, **found.metrics()}
+
+
+def _shown(found: Predictions, course: Course) -> list[str]:
+    return [*(["explained"] if course.without is not None else []), found.main]
 
 
 def _check_finite(folder: Path, loss: float, update: int, lr: float) -> None:

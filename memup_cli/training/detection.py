@@ -1,4 +1,4 @@
-"""Training the detector on a balanced sample of steps; resumable, and checked at the end."""
+"""Training the detector on a balanced sample of steps; resumable."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,23 +7,36 @@ import numpy as np
 import torch
 
 from ..models.detectors import Detector
+from ..tasks.spec import TaskSpec
 from .fitting import Fitting, Saving, fit
 from .reservoir import Reservoir
 
 BATCH, BATCH_BYTES = 1024, 4 << 20  # of steps that the detector learns from at a time, at most
 PATIENCE = 5
-SEPARATION = 2.0  # the tenth of steps with the highest scores must be this many times as uncertain as the rest
 
 
 @dataclass(frozen=True)
 class ScoreConfig:
     detector: str
-    gamma: float
+    gamma: float | None  # None: score chooses it
     window: int
     hidden: int
     updates: int
     score: str
     seed: int
+
+    @property
+    def discount(self) -> float:
+        return self.gamma or 0.0
+
+
+def default_detector(spec: TaskSpec) -> str:
+    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
+
+
+def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
+    """Whose scores a score stage writes."""
+    return (default_detector(spec), detector) if detector == "probe" else (detector,)
 
 
 def batch_size(reservoir: Reservoir) -> int:
@@ -40,7 +53,7 @@ def train_detector(
     saving: Saving,
     quiet: bool,
 ) -> dict[str, Any] | None:
-    """Train until the held-out loss no longer falls; then check that the scores separate. None if stopped before."""
+    """Train until the held-out loss no longer falls; None if stopped before."""
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
     shuffled = torch.from_numpy(order)
     windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
@@ -67,29 +80,4 @@ def train_detector(
     found = fit(detector, loss, held_out_loss, generator, how, saving)
     if found is None:
         return None
-    with torch.no_grad():
-        output = detector(*held[:2])
-    scores = detector.score(output, held[2]).detach()
-    checked = separation(detector, output, held[2], scores)
-    return {"detector_updates": found[0], "held_out_loss": found[1], **checked}
-
-
-def separation(detector: Detector, output: torch.Tensor, y: torch.Tensor, scores: torch.Tensor) -> dict[str, Any]:
-    """The stated check: are held-out steps with high scores those that really vary?
-
-    Deviation = what remains unexplained by the detector's best guess. `separation` compares its mean over the tenth of
-    the steps with the highest scores with that over the rest.
-    """
-    if detector.kind == "quantile":
-        deviation = (y - output.median(-1).values).abs()
-    elif detector.kind == "classifier":
-        deviation = torch.nn.functional.cross_entropy(output, y.long(), reduction="none")
-    else:
-        deviation = (y - output.squeeze(-1)).abs()
-    deviation = deviation.detach()
-    count = max(1, len(scores) // 10)
-    order = scores.argsort(descending=True)
-    high = float(deviation[order[:count]].mean())
-    rest = float(deviation[order[count:]].mean()) if len(order) > count else high  # a single step shows nothing
-    ratio = high / max(rest, 1e-6)
-    return {"separation": ratio, "separates": bool(ratio >= SEPARATION)}
+    return {"detector_updates": found[0], "held_out_loss": found[1]}

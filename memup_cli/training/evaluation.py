@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..models.contexts import SEEN, CarriedContext, TotalsContext, WindowContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .candidates import distinct, window_steps
+from .matters import EpisodeMatters, Matters
 from .targets import previous_actions, targets
 
 SIDE_BY_SIDE = 64  # episodes: what a step of the memory costs hardly depends on how many there are
@@ -35,18 +36,69 @@ class Predictions:
     episode: np.ndarray
     step: np.ndarray
     y: np.ndarray
+    weight: np.ndarray  # how much each step matters
     error: np.ndarray  # squared error, or 1 if the class is right
-    nll: np.ndarray
+    nll: np.ndarray  # squared error, or that of the class
     spec: TaskSpec
 
     def metrics(self, which: np.ndarray | slice = slice(None)) -> dict[str, float]:
         """RMSE (numbers) or accuracy (classes), with the loss they were trained on; the share that is near enough."""
-        error = self.error[which]
+        weight = self.weight[which]
+
+        def mean(values: np.ndarray) -> float:
+            return float(np.average(values[which], weights=weight))
+
         if self.kind == "classes":
-            return {"accuracy": float(error.mean()), "nll": float(self.nll[which].mean())}
-        mse = float(error.mean())
-        near = {} if self.spec.near is None else {"right": float((error < self.spec.near**2).mean())}
+            return {"accuracy": mean(self.error), "nll": mean(self.nll)}
+        mse = mean(self.error)
+        near = {} if self.spec.near is None else {"right": mean(self.error < self.spec.near**2)}
         return {"rmse": mse**0.5, "mse": mse, **near}
+
+    @property
+    def loss(self) -> float:
+        """What `explained` compares: MSE, or the NLL of classes."""
+        return float(np.average(self.nll, weights=self.weight))
+
+    def constant(self) -> "Predictions":
+        """The best constant: the mean of these targets, or how frequent each class is among them."""
+        if self.kind == "classes":
+            share = self._shares()
+            error, nll = self.y == share.argmax(), -np.log(share[self.y.astype(np.int64)])
+        else:
+            error = nll = (self.y - np.average(self.y, weights=self.weight)) ** 2
+        return replace(self, error=error.astype(np.float64), nll=nll.astype(np.float64))
+
+    def best_constant(self) -> torch.Tensor:
+        """As predict_always() takes it."""
+        if self.kind == "classes":
+            return torch.log(torch.from_numpy(self._shares()).float().clamp(min=1e-6))
+        return torch.tensor(np.average(self.y, weights=self.weight)).float()
+
+    def _shares(self) -> np.ndarray:
+        share = np.bincount(self.y.astype(np.int64), self.weight, self.spec.classes[self.spec.target])
+        return share / share.sum()
+
+    def explained(self, without: "Predictions", seed: int = 0) -> tuple[float, tuple[float, float]]:
+        """1 - the loss / that of predictions without a memory; with a 95% bootstrap interval over episodes."""
+        own, other = (self._by_episode(each.nll) for each in (self, without))
+        chosen = self._resampled(len(own), seed)
+        ratios = own[chosen].sum(1) / np.maximum(other[chosen].sum(1), 1e-12)
+        low, high = np.quantile(1 - ratios, [0.025, 0.975])
+        return float(1 - own.sum() / max(other.sum(), 1e-12)), (float(low), float(high))
+
+    def events(self) -> float:
+        """How many steps of an episode matter: of equal weights their number, of unequal ones fewer."""
+        weights, squares = (self._by_episode(values) for values in (np.ones(len(self.weight)), self.weight))
+        return float((weights**2 / squares).mean())
+
+    def _by_episode(self, values: np.ndarray) -> np.ndarray:
+        """Weighted sums (episodes,)."""
+        return np.bincount(np.unique(self.episode, return_inverse=True)[1], self.weight * values)
+
+    @staticmethod
+    def _resampled(episodes: int, seed: int) -> np.ndarray:
+        rng = np.random.Generator(np.random.PCG64(seed))
+        return rng.integers(episodes, size=(RESAMPLES, episodes))
 
     @property
     def kind(self) -> str:
@@ -56,19 +108,25 @@ class Predictions:
     def main(self) -> str:
         return "accuracy" if self.kind == "classes" else "rmse"
 
+    @property
+    def objective(self) -> float:
+        """What is to be small: the RMSE, or the share of wrong classes below zero."""
+        found = self.metrics()
+        return -found["accuracy"] if self.kind == "classes" else found["rmse"]
+
     def interval(self, seed: int = 0) -> tuple[float, float]:
         """95% bootstrap interval of the main metric, resampling whole episodes."""
-        rng = np.random.Generator(np.random.PCG64(seed))
-        _, index = np.unique(self.episode, return_inverse=True)
-        sums = np.bincount(index, self.error)
-        counts = np.bincount(index)
-        chosen = rng.integers(len(sums), size=(RESAMPLES, len(sums)))
-        means = sums[chosen].sum(1) / counts[chosen].sum(1)
+        sums, weights = self._by_episode(self.error), self._by_episode(np.ones(len(self.error)))
+        chosen = self._resampled(len(sums), seed)
+        means = sums[chosen].sum(1) / weights[chosen].sum(1)
         low, high = np.quantile(means if self.kind == "classes" else np.sqrt(means), [0.025, 0.975])
         return float(low), float(high)
 
     def by_length(self, bins: int) -> list[dict[str, Any]]:
-        """Metrics by dependency length, counted from the episode's start: `from` and `to` are both in the range."""
+        """Metrics by the step of the episode: `from` and `to` are both in the range.
+
+        That is the dependency length where the cue is at the episode's start.
+        """
         edges = np.unique(np.quantile(self.step, np.linspace(0, 1, bins + 1)).astype(np.int64))
         if len(edges) == 1:
             edges = np.array([edges[0], edges[0]])
@@ -96,9 +154,14 @@ class Predictions:
 
 
 def predict_split(
-    model: MemoryModel, trajectories: Trajectories, spec: TaskSpec, gamma: float, episodes: int | None = None
+    model: MemoryModel,
+    trajectories: Trajectories,
+    spec: TaskSpec,
+    gamma: float,
+    matters: Matters,
+    episodes: int | None = None,
 ) -> Predictions:
-    """Sweep the memory over test episodes, many side by side, and predict at the steps that matter."""
+    """Sweep the memory over episodes, many side by side, and predict at the steps that matter."""
     count = min(len(trajectories), episodes or len(trajectories))
     where = [
         (shard, row) for shard, group in trajectories.groups() for row in shard.rows(group)
@@ -111,15 +174,21 @@ def predict_split(
     training = model.training
     model.eval()
     for first in range(0, count, batch):
-        parts += _sweep(model, where[first : first + batch], first, spec, gamma, block)
+        parts += _sweep(model, where[first : first + batch], first, spec, gamma, matters, block)
     model.train(training)
+    return joined_predictions(parts, count, trajectories, spec)
+
+
+def joined_predictions(
+    parts: list[tuple[np.ndarray, ...]], count: int, trajectories: Trajectories, spec: TaskSpec
+) -> Predictions:
     if not parts:
         raise BadInput(
-            f"none of the {count} test episodes in {trajectories.folder} has a step that matters here; take more with "
-            "--episodes or --evaluate-episodes, or collect more with --test-episodes"
+            f"none of the {count} episodes in {trajectories.folder} that are evaluated has a step that matters; take "
+            "more with --episodes or --evaluate-episodes, or collect more"
         )
-    episode, step, y, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Predictions(episode, step, y, error, nll, spec)
+    episode, step, y, weight, error, nll = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Predictions(episode, step, y, weight, error, nll, spec)
 
 
 def block_size(trajectories: Trajectories, spec: TaskSpec, longest: int) -> tuple[int, int]:
@@ -132,14 +201,20 @@ def block_size(trajectories: Trajectories, spec: TaskSpec, longest: int) -> tupl
 
 
 def _sweep(
-    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], first: int, spec: TaskSpec, gamma: float, block: int
+    model: MemoryModel,
+    where: list[tuple[Shard, np.ndarray]],
+    first: int,
+    spec: TaskSpec,
+    gamma: float,
+    matters: Matters,
+    block: int,
 ) -> list[tuple[np.ndarray, ...]]:
     read = Reader()
     ahead = spec.target_kind == "return" and gamma > 0  # only then y is more than what the step itself holds
     whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where] if ahead else []
     found: list[tuple[np.ndarray, ...]] = []
-    for piece in pieces(model, where, spec, block, read):
-        episode, step = np.nonzero(piece.matters)
+    for piece in pieces(model, where, spec, matters, block, read):
+        episode, step = np.nonzero(piece.weight)
         if not len(episode):
             continue
         y = piece.target[episode, step]
@@ -150,7 +225,8 @@ def _sweep(
             target = torch.from_numpy(y).to(prediction.device)
             nll = model.losses(prediction, target)
             error = (prediction.argmax(-1) == target).float() if spec.target_kind == "classes" else nll
-        found.append((first + episode, piece.start + step, y, error.cpu().numpy(), nll.cpu().numpy()))
+        weight = piece.weight[episode, step]
+        found.append((first + episode, piece.start + step, y, weight, error.cpu().numpy(), nll.cpu().numpy()))
     return found
 
 
@@ -159,7 +235,7 @@ class Piece:
     """The memory's states along a few steps of episodes side by side."""
 
     start: int  # step of the episodes
-    matters: np.ndarray  # (B, n)
+    weight: np.ndarray  # (B, n): how much each step matters
     target: np.ndarray  # (B, n): the stored field
     m: torch.Tensor  # (B, n, H)
     contexts: Callable[[np.ndarray, np.ndarray], torch.Tensor]  # c of (episode, step), steps counted from the start
@@ -171,18 +247,24 @@ class Piece:
 
 
 def pieces(
-    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], spec: TaskSpec, block: int, read: "Reader"
+    model: MemoryModel,
+    where: list[tuple[Shard, np.ndarray]],
+    spec: TaskSpec,
+    matters: Matters,
+    block: int,
+    read: "Reader",
 ) -> Iterator[Piece]:
     """Walk the memory through whole episodes, with at most `block` steps of each in RAM."""
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
+    weigh = [matters.episode(shard, row) for shard, row in where]
     state = model.memory.initial(len(where))
     carried = model.context.initial(len(where)) if isinstance(model.context, FROM_THE_START) else ()
     sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
         lead = min(start, model.context.window - 1) if isinstance(model.context, WindowContext) else 0
-        arrays, matters = read_block(read, where, lengths, spec, start - lead, stop)
+        arrays, weight = read_block(read, where, lengths, spec, weigh, start - lead, stop)
         for a in range(lead, stop - start + lead, sweep):
             b = min(a + sweep, stop - start + lead)
             names = {*spec.memory_input, *spec.query} if carried else spec.memory_input
@@ -194,7 +276,7 @@ def pieces(
                     contexts = partial(_rows, c)
                 else:
                     contexts = partial(_contexts, model, arrays, start - lead, a)
-            yield Piece(start - lead + a, matters[:, a:b], arrays[spec.target][:, a:b], m, contexts)
+            yield Piece(start - lead + a, weight[:, a:b], arrays[spec.target][:, a:b], m, contexts)
 
 
 def _rows(c: torch.Tensor, episode: np.ndarray, step: np.ndarray) -> torch.Tensor:
@@ -246,18 +328,24 @@ def episode_targets(read: Reader, shard: Shard, row: np.ndarray, spec: TaskSpec,
 
 
 def read_block(
-    read: Reader, where: list[tuple[Shard, np.ndarray]], lengths: np.ndarray, spec: TaskSpec, start: int, stop: int
+    read: Reader,
+    where: list[tuple[Shard, np.ndarray]],
+    lengths: np.ndarray,
+    spec: TaskSpec,
+    weigh: list[EpisodeMatters],
+    start: int,
+    stop: int,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Steps [start, stop) of every episode, padded with zeros, and which of them matter."""
+    """Steps [start, stop) of every episode, padded with zeros, and how much each of them matters."""
     arrays: dict[str, np.ndarray] = {}
-    matters = np.zeros((len(where), stop - start), bool)
+    weight = np.zeros((len(where), stop - start))
     for i, (shard, row) in enumerate(where):
         end = min(stop, int(lengths[i]))
         if end <= start:
             continue
         begin = int(row[START])
         episode = {f.name: read(shard, f.name, begin + start, begin + end) for f in spec.fields}
-        matters[i, : end - start] = spec.evaluate(episode) if spec.evaluate else True
+        weight[i, : end - start] = weigh[i](episode, start, end)
         if PREVIOUS_ACTION in spec.memory_input:
             before = read(shard, "action", begin + max(start - 1, 0), begin + end - 1)
             episode[PREVIOUS_ACTION] = previous_actions(spec, before, at_start=start == 0)
@@ -265,13 +353,19 @@ def read_block(
             if name not in arrays:
                 arrays[name] = np.zeros((len(where), stop - start, *values.shape[1:]), values.dtype)
             arrays[name][i, : end - start] = values
-    return arrays, matters
+    return arrays, weight
 
 
-def summary(predictions: Predictions, bins: int) -> dict[str, Any]:
+def summary(predictions: Predictions, without: Predictions, bins: int) -> dict[str, Any]:
+    """What is measured of a memory, beside the best constant and a predictor without a memory."""
+    explained, interval = predictions.explained(without)
     return {
         **predictions.metrics(),
         "interval": list(predictions.interval()),
+        "explained": explained,
+        "explained_interval": list(interval),
+        "constant": predictions.constant().metrics(),
+        "memoryless": without.metrics(),
         "episodes": len(np.unique(predictions.episode)),
         "steps": len(predictions.step),
         "by_length": predictions.by_length(bins),

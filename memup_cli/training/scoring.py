@@ -21,17 +21,20 @@ from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.scores import missing_groups, score_path
 
+from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.detectors import Detector
 from ..models.probe import Probe
-from ..runs import SPLITS, altered_weights
+from ..runs import STORED, altered_weights
 from ..tasks.spec import TaskSpec
 from . import checkpoint
-from .detection import ScoreConfig, train_detector
+from .detection import ScoreConfig, default_detector, detectors_of, train_detector
+from .discounts import choose_gamma
+from .examining import examine
 from .fitting import Saving
 from .pasts import sample_events
-from .probing import check_enough, train_probe
+from .probing import LEAST_EPISODES, check_enough, train_probe
 from .reservoir import sample
 from .stages import (
     continue_command,
@@ -42,25 +45,19 @@ from .stages import (
     record,
     spec_of,
     split_of,
+    stored_of,
     weights_digest,
 )
 from .uncertainty import summary, write_scores
 
-
-def default_detector(spec: TaskSpec) -> str:
-    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
-
-
-def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
-    """Whose scores a score stage writes."""
-    return (default_detector(spec), detector) if detector == "probe" else (detector,)
+TRIED = "gammas.json"  # what was found with each gamma so far
 
 
 def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: bool, quiet: bool) -> dict[str, Any]:
     """Run the stage; returns the summary to print."""
     manifest = open_run(run)
     spec = spec_of(manifest)
-    inputs = digests(manifest, *SPLITS)
+    inputs = digests(manifest, *STORED)
     values = dict(vars(config))
     parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]
     if config.detector == "probe":
@@ -69,7 +66,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
     if done and all(_all_there(manifest, p.detector) for p in parts) and not altered_weights(manifest, "score"):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
-    total = sum(len(split_of(manifest, split)) for split in SPLITS) * len(parts)
+    total = sum(len(stored_of(manifest, split)) for split in STORED) * len(parts)
     progress = {"done": 0, "total": total}
     stop = StopFlag()
     with stop, owned(manifest.run / "detector", quiet) as still_ours:
@@ -80,9 +77,18 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
             for part in parts:
                 (manifest.run / "detector" / f"{part.detector}.json").unlink(missing_ok=True)
                 remove_tree(manifest.run / "scores" / part.detector)
+            (manifest.run / "detector" / TRIED).unlink(missing_ok=True)
         metrics: dict[str, Any] = {}
         kept: dict[str, str] = {}
         try:
+            if config.gamma is None:
+                choice = choose_gamma(partial(_with_gamma, manifest, spec, config, device, stop, still_ours, quiet))
+                if choice is None:
+                    note("interrupted", progress=progress)
+                    raise stop.error("what was found of gamma is saved", continue_command())
+                config, metrics["gammas"] = replace(config, gamma=choice[0]), choice[1]
+                parts = [replace(part, gamma=choice[0]) for part in parts]
+            metrics["gamma"] = config.gamma
             for part in parts:
                 found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
                 if found is None:
@@ -99,6 +105,8 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
                     metrics["probe"] = training
                 else:
                     metrics |= {**training, **summary(manifest, part.detector)}
+                    looked = examine(split_of(manifest, "validation"), spec, detector, part.discount)
+                    metrics |= looked
         except BadInput as error:
             note("failed", problem=str(error))
             raise
@@ -107,10 +115,54 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     return {"run": str(manifest.run), "outcome": "scored", **metrics}
 
 
+def _with_gamma(
+    manifest: Manifest,
+    spec: TaskSpec,
+    config: ScoreConfig,
+    device: torch.device,
+    stop: StopFlag,
+    still_ours: Callable[[], None],
+    quiet: bool,
+    gamma: float,
+) -> dict[str, Any] | None:
+    """What targets would be like with a gamma; found once, and kept for an attempt that goes on."""
+    config = replace(config, gamma=gamma, detector=default_detector(spec))
+    path = manifest.run / "detector" / TRIED
+    made_from = json_checksum({"config": {**vars(config), "gamma": None}, "inputs": digests(manifest, *STORED)})
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(DamagedData):  # missing, or damaged: found again
+        kept = read_json(path)
+    kept = kept if kept.get("made_from") == made_from else {"made_from": made_from}
+    if str(gamma) in kept:
+        found: dict[str, Any] = kept[str(gamma)]
+        return found
+    console.note(f"trying gamma {gamma:g}", quiet)
+    trained = _trained_detector(manifest, spec, config, device, stop, still_ours, quiet)
+    if trained is None:
+        return None
+    train = split_of(manifest, "train")
+    gains: Detector | None = None
+    probed: dict[str, Any] = {}
+    if len(train) >= LEAST_EPISODES:
+        torch.manual_seed(config.seed)
+        gains = Detector(spec, "probe", config.window, config.hidden).to(device)
+        events = sample_events(train, spec, gamma, config.window, config.seed)
+        saving = Saving(path.parent, f"{made_from} {gamma}", stop, still_ours)
+        probe = Probe(spec, config.window, config.hidden).to(device)
+        told = train_probe(gains, probe, events, config, device, saving, quiet)
+        if told is None:
+            return None
+        probed = {name: told[name] for name in ("explained", "significance")}
+        checkpoint.clear(path.parent)
+    found = {**probed, **examine(split_of(manifest, "validation"), spec, trained[0], gamma, gains)}
+    write_durably(path, to_json({**kept, str(gamma): found}), still_ours)
+    return found
+
+
 def _all_there(manifest: Manifest, detector: str) -> bool:
     """Whether every group still has its scores; a file that was deleted is made again."""
-    for split in SPLITS:
-        for shard in split_of(manifest, split).shards:
+    for split in STORED:
+        for shard in stored_of(manifest, split).shards:
             path = score_path(manifest.run, detector, shard)
             if not (path / "zarr.json").exists() or missing_groups(path, shard):
                 return False
@@ -134,7 +186,7 @@ def _trained_detector(
     detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
     weights = manifest.run / "detector" / f"{config.detector}.safetensors"
     described = weights.with_suffix(".json")
-    made_from = {"config": vars(config), "inputs": digests(manifest, *SPLITS)}
+    made_from = {"config": vars(config), "inputs": digests(manifest, *STORED)}
     data = read_file(weights) if weights.exists() else b""
     digest = hashlib.sha256(data).hexdigest()
     with contextlib.suppress(DamagedData):  # a damaged detector is made again
@@ -145,11 +197,11 @@ def _trained_detector(
             return detector, digest, found["training"]
     saving = Saving(weights.parent, json_checksum(made_from), stop, still_ours)
     if config.detector == "probe":
-        events = sample_events(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
+        events = sample_events(split_of(manifest, "train"), spec, config.discount, config.window, config.seed)
         probe = Probe(spec, config.window, config.hidden).to(device)
         training = train_probe(detector, probe, events, config, device, saving, quiet)
     else:
-        reservoir = sample(split_of(manifest, "train"), spec, config.gamma, config.window, config.seed)
+        reservoir = sample(split_of(manifest, "train"), spec, config.discount, config.window, config.seed)
         training = train_detector(detector, reservoir, config, device, saving, quiet)
     if training is None:
         return None

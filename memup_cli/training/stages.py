@@ -29,6 +29,7 @@ from ..runs import (
     find_run,
     missing_shards,
     now,
+    open_split,
     quoted,
     refresh_collect,
 )
@@ -173,7 +174,13 @@ def spec_of(manifest: Manifest) -> TaskSpec:
 
 
 def split_of(manifest: Manifest, split: str) -> Trajectories:
-    return Trajectories(manifest.run / "trajectories" / split, manifest.stages["collect"]["config"]["shards"])
+    """The episodes to train on, to choose by (validation) or to measure with (test)."""
+    return open_split(manifest.run, manifest.stages["collect"]["config"], split)
+
+
+def stored_of(manifest: Manifest, folder: str) -> Trajectories:
+    """All episodes of a folder, those for validation among the training episodes."""
+    return Trajectories(manifest.run / "trajectories" / folder, manifest.stages["collect"]["config"]["shards"])
 
 
 def check_window(manifest: Manifest, window: int) -> None:

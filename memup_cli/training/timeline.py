@@ -18,6 +18,7 @@ from stores.scores import ScoreReader, score_path
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .evaluation import Piece, Reader, block_size, episode_targets, pieces
+from .matters import Matters
 from .selection import select
 from .stages import split_of
 
@@ -97,7 +98,7 @@ class Sketch:
         self.tracks["prediction"].add(piece.start, prediction)
         if self.classes:
             self.tracks["right"].add(piece.start, _probability(output, y))
-        matters = np.flatnonzero(piece.matters[place, :count])
+        matters = np.flatnonzero(piece.weight[place, :count])
         self._matters.append(np.stack([piece.start + matters, y[matters], prediction[matters]], 1).astype(np.float64))
         self._states.append(m[self._inside(self.points, piece.start, count)])
         local = self._inside(self.wanted, piece.start, count)
@@ -162,21 +163,22 @@ def timelines(
     model: MemoryModel, manifest: Manifest, spec: TaskSpec, config: dict[str, Any], count: int
 ) -> dict[str, Any]:
     """The first `count` test episodes; config is that of train-memory, which says how targets are chosen."""
-    test = split_of(manifest, "test")
+    test, matters = split_of(manifest, "test"), Matters(manifest, spec, config)
     where = [(shard, row) for shard, group in test.groups() for row in shard.rows(group)][:count]
     block, _ = block_size(test, spec, max(int(row[LENGTH]) for _, row in where))
     read, classes = Reader(), spec.target_kind == "classes"
     online = config.get("scores") == "online" and config["select"] == "surprise"
+    spread = config.get("score_spread", 1.0)
     with torch.no_grad():
         ys = [episode_targets(read, shard, row, spec, config["gamma"]) for shard, row in where]
         if online:
-            scores: list[np.ndarray | None] = [*_errors(model, where, ys, spec, block, read)]
+            scores: list[np.ndarray | None] = [*_errors(model, where, ys, spec, matters, block, read)]
         else:
             scores = [_stored(manifest, config, shard, row) for shard, row in where]
         sketches = [Sketch(i, y, s, classes) for i, (y, s) in enumerate(zip(ys, scores, strict=True))]
         for sketch, values in zip(sketches, scores, strict=True):
-            _choose(sketch, values, config)
-        for piece in pieces(model, where, spec, block, read):
+            _choose(sketch, values, config, spread)
+        for piece in pieces(model, where, spec, matters, block, read):
             for place, sketch in enumerate(sketches):
                 sketch.see(model, piece, place)
         episodes = [sketch.to_json(model) for sketch in sketches]
@@ -192,7 +194,7 @@ def timelines(
     }
 
 
-def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any]) -> None:
+def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any], spread: float) -> None:
     """One draw of the targets of every point, as in training."""
     if config["select"] == "current":
         sketch.choose(sketch.points[:, None])
@@ -201,7 +203,8 @@ def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any]) -
         scores = np.zeros(sketch.length, np.float32)
     if scores is not None:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config["seed"], 15, sketch.number))))
-        top = select(scores, min(config["targets"], SHOWN), config["temperature"], rng, config.get("reach"))
+        temperature = config["temperature"] * spread
+        top = select(scores, min(config["targets"], SHOWN), temperature, rng, config.get("reach"))
         sketch.choose(top.at(sketch.points))
 
 
@@ -218,12 +221,12 @@ def _stored(manifest: Manifest, config: dict[str, Any], shard: Shard, row: np.nd
 
 
 def _errors(
-    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], ys: list[np.ndarray], spec: TaskSpec, block: int,
-    read: Reader,
+    model: MemoryModel, where: list[tuple[Shard, np.ndarray]], ys: list[np.ndarray], spec: TaskSpec,
+    matters: Matters, block: int, read: Reader,
 ) -> list[np.ndarray]:  # fmt: skip
     """Online scores: here the trained model's own error at every step."""
     found = [np.zeros(len(y), np.float32) for y in ys]
-    for piece in pieces(model, where, spec, block, read):
+    for piece in pieces(model, where, spec, matters, block, read):
         for place, (errors, y) in enumerate(zip(found, ys, strict=True)):
             count = min(piece.m.shape[1], len(y) - piece.start)
             if count > 0:

@@ -16,12 +16,13 @@ from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..models.detectors import Detector
-from ..runs import SPLITS
+from ..runs import STORED
 from ..tasks.spec import TaskSpec
 from .blocks import Steps, Targets, block_steps, blocks
 from .detection import ScoreConfig
+from .matters import Scale
 from .reservoir import row_codes
-from .stages import split_of
+from .stages import split_of, stored_of
 
 BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
 PUBLISH_EVERY = 2.0  # seconds
@@ -39,7 +40,7 @@ def write_scores(
     quiet: bool,
 ) -> int:
     """Score every group of every split that is not scored yet; returns the episodes scored in all."""
-    shards = [shard for split in SPLITS for shard in split_of(manifest, split).shards]
+    shards = [shard for split in STORED for shard in stored_of(manifest, split).shards]
     total, done = sum(s.identity.episodes for s in shards), 0
     with console.Progress("score", "episode", total, quiet=quiet) as bar:
         for shard in shards:
@@ -53,7 +54,7 @@ def write_scores(
                 for group in missing:
                     if stop:
                         break
-                    writer.add(group, group_scores(detector, shard, group, spec, config.gamma))
+                    writer.add(group, group_scores(detector, shard, group, spec, config.discount))
                     done += len(shard.rows(group))
                     bar.advance(len(shard.rows(group)))
                     if time.monotonic() - published >= PUBLISH_EVERY:
@@ -66,13 +67,17 @@ def write_scores(
     return done
 
 
+def batch_steps(spec: TaskSpec, detector: Detector) -> int:
+    row_bytes = sum(f.row_bytes for f in spec.fields if f.name in spec.query) * detector.window
+    return min(BATCH_STEPS, max(1, SCORED_BYTES // row_bytes))
+
+
 def group_scores(detector: Detector, shard: Shard, group: int, spec: TaskSpec, gamma: float) -> Iterator[np.ndarray]:
     """Scores of all steps of a group, a block of them at a time.
 
     Blocks end where batches do. So what is in a batch, and the last bit of each score, does not depend on them.
     """
-    row_bytes = sum(f.row_bytes for f in spec.fields if f.name in spec.query) * detector.window
-    batch = min(BATCH_STEPS, max(1, SCORED_BYTES // row_bytes))
+    batch = batch_steps(spec, detector)
     targets = Targets(shard, group, spec, gamma)
     for steps in blocks(shard, group, (*spec.query, spec.target), detector.window - 1, batch):
         found = score_steps(detector, steps, targets(steps), spec.query, batch)
@@ -84,8 +89,14 @@ def group_scores(detector: Detector, shard: Shard, group: int, spec: TaskSpec, g
         yield found
 
 
-def score_steps(detector: Detector, steps: Steps, y: np.ndarray, names: tuple[str, ...], batch: int) -> np.ndarray:
-    """Scores of all steps of a block (N,); each different local window is computed once, unless it is an image."""
+def score_steps(
+    detector: Detector, steps: Steps, y: np.ndarray, names: tuple[str, ...], batch: int, deviations: bool = False
+) -> np.ndarray:
+    """Scores of all steps of a block (N,), or how far y is from the best guess.
+
+    Each different local window is computed once, unless it is an image.
+    """
+    measure, looks_at_y = (detector.deviation, True) if deviations else (detector.score, detector.looks_at_y)
     device = next(detector.parameters()).device
     scores = np.empty(len(steps), np.float32)
     for first in range(0, len(scores), batch):
@@ -94,12 +105,12 @@ def score_steps(detector: Detector, steps: Steps, y: np.ndarray, names: tuple[st
         wanted = y[these]
         which = back = np.arange(len(these))
         if not detector.query.images:
-            different = {**windows, "real": real, **({"y": wanted} if detector.looks_at_y else {})}
+            different = {**windows, "real": real, **({"y": wanted} if looks_at_y else {})}
             _, which, back = np.unique(row_codes(different), return_index=True, return_inverse=True)
         with torch.no_grad():
             tensors = {name: torch.from_numpy(values[which]).to(device) for name, values in windows.items()}
             output = detector(tensors, torch.from_numpy(real[which]).to(device))
-            found = detector.score(output, torch.from_numpy(wanted[which]).to(device))
+            found = measure(output, torch.from_numpy(wanted[which]).to(device))
         scores[these] = found.cpu().numpy()[back]
     return scores
 
@@ -109,17 +120,21 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     counts = np.zeros(len(HISTOGRAM_EDGES) - 1, np.int64)
     from_end: list[int] = []
     top: list[float] = []
+    usual: list[float] = []
     readers: dict[int, ScoreReader] = {}
     for shard, group in split_of(manifest, "train").groups():
         if id(shard) not in readers:
             readers[id(shard)] = ScoreReader(score_path(manifest.run, detector, shard), shard)
-        found = _highest(readers[id(shard)], shard, group, counts)
+        found = _highest(readers[id(shard)], shard, group, counts, usual)
         top += [score for score, _ in found]
         from_end += [steps for _, steps in found]
         if len(from_end) >= episodes:
             break
     ends = np.array(from_end)
+    scale = Scale.of(float(np.median(usual)), float(np.mean(top)))
     return {
+        "usual_score": scale.usual,
+        "spread": scale.spread,
         "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
         "top_score_mean": float(np.mean(top)),
         "top_steps_from_end": {
@@ -131,8 +146,13 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     }
 
 
-def _highest(scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray) -> list[tuple[float, int]]:
-    """The highest score of each episode of a group and how far from the end it first lies; adds to the histogram."""
+def _highest(
+    scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray, usual: list[float]
+) -> list[tuple[float, int]]:
+    """The highest score of each episode of a group and how far from the end it first lies.
+
+    Adds to the histogram, and the median of each block.
+    """
     table = shard.rows(group)
     starts, ends = table[:, START].tolist(), (table[:, START] + table[:, LENGTH]).tolist()
     found = [(-np.inf, 0)] * len(table)
@@ -140,6 +160,7 @@ def _highest(scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray) 
         stop = min(first + size, ends[-1])
         values = scores.read(first, stop)
         counts += np.histogram(values, HISTOGRAM_EDGES)[0]
+        usual.append(float(np.median(values)))
         for i in range(np.searchsorted(ends, first, "right"), np.searchsorted(starts, stop)):
             part = values[max(starts[i] - first, 0) : ends[i] - first]
             at = int(part.argmax())

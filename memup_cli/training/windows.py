@@ -1,6 +1,7 @@
 """What one update of memory training sees: a rollout of every slot, and where it predicts from."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -154,35 +155,36 @@ def open_slab(
     )
 
 
+@dataclass(frozen=True)
+class Exploring:
+    """Scores of surprise beside those of utility."""
+
+    scores: Scores
+    share: float  # of the visits on which these choose
+    temperature: float
+    least: float  # on the others, steps with a lower utility are no targets, unless they are no surprise either
+
+
 def chooser(
     scores: Scores,
     targets: int,
     temperature: float,
     seed: int,
-    others: Scores | None = None,
-    explore: float = 0.0,
+    exploring: Exploring | None = None,
     reach: float | None = None,
-    least: float = 0.0,
 ) -> Callable[[Visit], SuffixTop]:
-    """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
-
-    With `others`, scores of surprise, a share of the visits is for exploring: these scores choose. On the other visits
-    steps with a lower score than `least` are no targets, even if nothing better is left, unless they are no surprise
-    either: those do no harm.
-    """
+    """Selection for each visit of an episode; its noise is a pure function of (seed, visit)."""
 
     def choose(visit: Visit) -> SuffixTop:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
-        if others is not None and rng.random() < explore:
-            return select(others(visit), targets, temperature, rng, reach)
-        values = scores(visit)
+        if exploring is None:
+            return select(scores(visit), targets, temperature, rng, reach)
+        if rng.random() < exploring.share:
+            return select(exploring.scores(visit), targets, exploring.temperature, rng, reach)
+        values, surprise = scores(visit), exploring.scores(visit)
         top = select(values, targets, temperature, rng, reach)
-        if not least:
-            return top
-        useless = values[np.maximum(top.best, 0)] < least
-        if others is not None:
-            surprise = others(visit)
-            useless &= surprise[np.maximum(top.best, 0)] >= least * surprise.max()
+        useless = values[np.maximum(top.best, 0)] < exploring.least
+        useless &= surprise[np.maximum(top.best, 0)] >= exploring.least * surprise.max()
         return SuffixTop(top.changes, np.where(useless, -1, top.best))
 
     return choose

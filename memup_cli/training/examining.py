@@ -1,0 +1,111 @@
+"""Whether scores are of use: looked at on validation episodes, which trained no detector."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stores.layout import LENGTH, START
+from stores.reader import Trajectories
+
+from ..configs import TrainMemoryOptions
+from ..models.detectors import Detector
+from ..tasks.spec import TaskSpec
+from .blocks import Targets, blocks
+from .matters import Scale, main_steps, selection_mass
+from .uncertainty import batch_steps, score_steps
+
+EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least
+SEPARATION = 2.0  # steps that are drawn must deviate this many times as much as steps do on average
+SLIGHT, FEW = 1.25, 0.1  # or this many times, if so few of the steps hold most of the mass
+MOST = 0.9  # of the selection's mass
+USEFUL = 0.25  # of the largest gain: the past explains such a step
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One episode: what the detector says of its steps, and what came."""
+
+    scores: np.ndarray
+    deviation: np.ndarray
+    y: np.ndarray
+    rule: np.ndarray | None  # the steps that matter, if the task has a rule
+    gain: np.ndarray | None
+
+
+def examine(
+    split: Trajectories, spec: TaskSpec, detector: Detector, gamma: float, gains: Detector | None = None
+) -> dict[str, Any]:
+    """What would be drawn as targets: how few steps, how uncertain, and with gains how much of it the past explains."""
+    looked = _look(split, spec, detector, gamma, gains)
+    scale = Scale.of(
+        float(np.median(np.concatenate([e.scores for e in looked]))), float(np.mean([e.scores.max() for e in looked]))
+    )
+    temperature = TrainMemoryOptions().temperature * scale.spread
+    masses = [selection_mass(e.scores, temperature, scale.standing_out) for e in looked]
+    few = [len(main_steps(mass, MOST)) for mass in masses]
+    deviation = float(np.mean(np.concatenate([e.deviation for e in looked])))
+    drawn = _mean(masses, [e.deviation for e in looked])
+    found: dict[str, Any] = {
+        "separation": drawn / max(deviation, 1e-6),
+        "mass_steps": float(np.mean(few)),
+        "mass_share": float(np.mean([n / len(mass) for n, mass in zip(few, masses, strict=True)])),
+        "uncertain": bool(drawn > 0.01 * np.concatenate([e.y for e in looked]).std()),
+    }
+    rules = [e.rule for e in looked if e.rule is not None]
+    if rules:
+        found["mass_that_matters"] = _mean(masses, rules)
+    useful = [e.gain >= USEFUL for e in looked if e.gain is not None]
+    if useful:
+        found["useful"] = _mean(masses, useful)
+    found["separates"] = _separates(found, detector)
+    return found
+
+
+def _separates(found: dict[str, Any], detector: Detector) -> bool:
+    """Whether what is drawn is uncertain; a score that looked at y says less, because it looked for what went wrong."""
+    if found["separation"] >= SEPARATION or found.get("mass_that_matters", 0) >= MOST:
+        return True
+    return bool(not detector.looks_at_y and found["mass_share"] <= FEW and found["separation"] >= SLIGHT)
+
+
+def _mean(masses: list[np.ndarray], values: list[np.ndarray]) -> float:
+    """The mean over episodes of what is drawn."""
+    return float(np.mean([mass @ value for mass, value in zip(masses, values, strict=True)]))
+
+
+def _look(
+    split: Trajectories, spec: TaskSpec, detector: Detector, gamma: float, gains: Detector | None
+) -> list[Looked]:
+    found: list[Looked] = []
+    steps = 0
+    for shard, group in split.groups():
+        names = (*spec.query, spec.target, *([spec.evaluate.field] if spec.evaluate else []))
+        targets = Targets(shard, group, spec, gamma)
+        columns: list[list[np.ndarray]] = []
+        window = max(detector.window, gains.window if gains else 1)
+        for block in blocks(shard, group, names, window - 1):
+            y, batch = targets(block), batch_steps(spec, detector)
+            columns.append(
+                [
+                    score_steps(detector, block, y, spec.query, batch),
+                    score_steps(detector, block, y, spec.query, batch, deviations=True),
+                    y.astype(np.float64),
+                    spec.evaluate(block.rows((spec.evaluate.field,))) if spec.evaluate else np.empty(0),
+                    score_steps(gains, block, y, spec.query, batch) if gains else np.empty(0),
+                ]
+            )
+        scores, deviation, y, rule, gain = (np.concatenate(column) for column in zip(*columns, strict=True))
+        rows = shard.rows(group)
+        for row in rows:
+            begin = int(row[START] - rows[0, START])
+            at = slice(begin, begin + int(row[LENGTH]))
+            found.append(
+                Looked(
+                    scores[at], deviation[at], y[at], rule[at] if spec.evaluate else None, gain[at] if gains else None
+                )
+            )
+            steps += int(row[LENGTH])
+            if len(found) >= EPISODES or steps >= STEPS:
+                return found
+    return found
