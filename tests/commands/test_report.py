@@ -101,7 +101,7 @@ def test_the_formats_hold_the_same_figures(memup, run):
     assert (figure["label"], figure["value"], figure["asked"]) == ("memory rmse", rmse, None)
     assert {f["label"] for f in data["figures"]} == {"memory rmse", "ppo success", "ppo return"}
     assert [stage["status"] for stage in data["stages"]] == ["complete"] * 6
-    assert {"loss", "test_rmse"} <= set(data["curves"]["train-memory"]["series"])
+    assert {"loss", "validation_rmse"} <= set(data["curves"]["train-memory"]["series"])
     assert data["curves"]["train-agent/ppo"]["axis"] == "steps"
     text = memup("report", "--run", "run", "--format", "md", "--output", "-").out
     assert f"| memory rmse | {rmse:.4g} |" in text

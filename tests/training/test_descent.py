@@ -92,7 +92,7 @@ class Training:
             update = int(learner.kept.w)
             self.evaluated.append(update)
             error = np.array([self.errors.get(update, float((100 - update) ** 2))])
-            return Predictions(np.zeros(1), np.zeros(1), np.zeros(1), error, -np.log(error), spec)
+            return Predictions(np.zeros(1), np.zeros(1), np.zeros(1), np.ones(1), error, -np.log(error), spec)
 
         spec: TaskSpec = changes.pop("spec", SPEC)
         course = dataclasses.replace(self.course, **{"evaluate": evaluate, **changes})
@@ -138,10 +138,10 @@ def test_losses_are_logged_every_fifty_updates_and_at_the_end_each_counted_once(
     training(Counting(), updates=120, evaluate_every=60, checkpoint_every=7)
     assert training.lines() == [
         {"update": 50, "loss": 25.5},
-        {"update": 60, "test_rmse": 40.0, "test_mse": 1600.0},
+        {"update": 60, "validation_rmse": 40.0, "validation_mse": 1600.0},
         {"update": 100, "loss": 75.5},
         {"update": 120, "loss": 110.5},
-        {"update": 120, "test_rmse": 20.0, "test_mse": 400.0},
+        {"update": 120, "validation_rmse": 20.0, "validation_mse": 400.0},
     ]
 
 
