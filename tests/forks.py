@@ -91,6 +91,7 @@ class Children:
         child = os.fork()
         if child == 0:
             be_command(request)
+        self._codes.pop(child, None)  # an earlier one with the same number
         return child
 
     def wait(self, request: dict) -> int:
