@@ -1,21 +1,22 @@
 """Whether scores are of use: looked at on validation episodes, which trained no detector."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from stores.layout import LENGTH, START
 from stores.reader import Trajectories
 
 from ..configs import TrainMemoryOptions
 from ..models.detectors import Detector
 from ..tasks.spec import TaskSpec
-from .blocks import Targets, blocks
+from .blocks import Steps, Targets, blocks
 from .matters import Scale, main_steps, selection_mass
 from .uncertainty import batch_steps, score_steps
 
-EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least
+EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least ...
+LONGEST = 1 << 18  # ... and of each its last steps
 SEPARATION = 2.0  # steps that are drawn must deviate this many times as much as steps do on average
 SLIGHT, FEW = 1.25, 0.1  # or this many times, if so few of the steps hold most of the mass
 MOST = 0.9  # of the selection's mass
@@ -31,6 +32,15 @@ class Looked:
     y: np.ndarray
     rule: np.ndarray | None  # the steps that matter, if the task has a rule
     gain: np.ndarray | None
+
+    def part(self, a: int, b: int) -> "Looked":
+        return Looked(**{name: None if values is None else values[a:b] for name, values in vars(self).items()})
+
+    def extended(self, more: "Looked") -> "Looked":
+        """With the steps that follow; no more than the last ones that are looked at."""
+        known = {name: values for name, values in vars(self).items() if values is not None}
+        joined = {name: np.concatenate([values, getattr(more, name)])[-LONGEST:] for name, values in known.items()}
+        return replace(self, **joined)
 
 
 def examine(
@@ -79,33 +89,43 @@ def _look(
 ) -> list[Looked]:
     found: list[Looked] = []
     steps = 0
-    for shard, group in split.groups():
-        names = (*spec.query, spec.target, *([spec.evaluate.field] if spec.evaluate else []))
-        targets = Targets(shard, group, spec, gamma)
-        columns: list[list[np.ndarray]] = []
-        window = max(detector.window, gains.window if gains else 1)
-        for block in blocks(shard, group, names, window - 1):
-            y, batch = targets(block), batch_steps(spec, detector)
-            columns.append(
-                [
-                    score_steps(detector, block, y, spec.query, batch),
-                    score_steps(detector, block, y, spec.query, batch, deviations=True),
-                    y.astype(np.float64),
-                    spec.evaluate(block.rows((spec.evaluate.field,))) if spec.evaluate else np.empty(0),
-                    score_steps(gains, block, y, spec.query, batch) if gains else np.empty(0),
-                ]
-            )
-        scores, deviation, y, rule, gain = (np.concatenate(column) for column in zip(*columns, strict=True))
-        rows = shard.rows(group)
-        for row in rows:
-            begin = int(row[START] - rows[0, START])
-            at = slice(begin, begin + int(row[LENGTH]))
-            found.append(
-                Looked(
-                    scores[at], deviation[at], y[at], rule[at] if spec.evaluate else None, gain[at] if gains else None
-                )
-            )
-            steps += int(row[LENGTH])
-            if len(found) >= EPISODES or steps >= STEPS:
-                return found
+    for episode in _episodes(split, spec, detector, gamma, gains):
+        found.append(episode)
+        steps += len(episode.y)
+        if len(found) >= EPISODES or steps >= STEPS:
+            break
     return found
+
+
+def _episodes(
+    split: Trajectories, spec: TaskSpec, detector: Detector, gamma: float, gains: Detector | None
+) -> Iterator[Looked]:
+    """One after the other; of a long one, the last steps."""
+    window = max(detector.window, gains.window if gains else 1)
+    fields = (*spec.query, spec.target, *([spec.evaluate.field] if spec.evaluate else []))
+    for shard, group in split.groups():
+        targets = Targets(shard, group, spec, gamma)
+        begun: tuple[int, Looked] | None = None  # where it starts, and what was seen of it so far
+        for block in blocks(shard, group, fields, window - 1):
+            seen = _see(block, targets(block), spec, detector, gains)
+            for a, b in block.episodes():
+                start, here = block.first + int(block.starts[a]), seen.part(a, b)
+                if begun and begun[0] == start:
+                    begun = start, begun[1].extended(here)
+                    continue
+                if begun:
+                    yield begun[1]
+                begun = start, here
+        if begun:
+            yield begun[1]
+
+
+def _see(block: Steps, y: np.ndarray, spec: TaskSpec, detector: Detector, gains: Detector | None) -> Looked:
+    batch, rule = batch_steps(spec, detector), spec.evaluate
+    return Looked(
+        scores=score_steps(detector, block, y, spec.query, batch),
+        deviation=score_steps(detector, block, y, spec.query, batch, deviations=True),
+        y=y,
+        rule=rule(block.rows((rule.field,))) if rule else None,
+        gain=score_steps(gains, block, y, spec.query, batch) if gains else None,
+    )

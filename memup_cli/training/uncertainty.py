@@ -26,6 +26,7 @@ from .stages import split_of, stored_of
 
 BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
 PUBLISH_EVERY = 2.0  # seconds
+SAMPLED = 200_000  # scores that say what is usual, about
 HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
 
 
@@ -120,18 +121,20 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     counts = np.zeros(len(HISTOGRAM_EDGES) - 1, np.int64)
     from_end: list[int] = []
     top: list[float] = []
-    usual: list[float] = []
+    usual: list[np.ndarray] = []
     readers: dict[int, ScoreReader] = {}
-    for shard, group in split_of(manifest, "train").groups():
+    train = split_of(manifest, "train")
+    every = max(1, int(train.lengths.sum()) // SAMPLED)
+    for shard, group in train.groups():
         if id(shard) not in readers:
             readers[id(shard)] = ScoreReader(score_path(manifest.run, detector, shard), shard)
-        found = _highest(readers[id(shard)], shard, group, counts, usual)
+        found = _highest(readers[id(shard)], shard, group, counts, usual, every)
         top += [score for score, _ in found]
         from_end += [steps for _, steps in found]
         if len(from_end) >= episodes:
             break
     ends = np.array(from_end)
-    scale = Scale.of(float(np.median(usual)), float(np.mean(top)))
+    scale = Scale.of(float(np.median(np.concatenate(usual))), float(np.mean(top)))
     return {
         "usual_score": scale.usual,
         "spread": scale.spread,
@@ -147,11 +150,11 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
 
 
 def _highest(
-    scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray, usual: list[float]
+    scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray, usual: list[np.ndarray], every: int
 ) -> list[tuple[float, int]]:
     """The highest score of each episode of a group and how far from the end it first lies.
 
-    Adds to the histogram, and the median of each block.
+    Adds to the histogram, and to what is usual the scores of every so many steps.
     """
     table = shard.rows(group)
     starts, ends = table[:, START].tolist(), (table[:, START] + table[:, LENGTH]).tolist()
@@ -160,7 +163,7 @@ def _highest(
         stop = min(first + size, ends[-1])
         values = scores.read(first, stop)
         counts += np.histogram(values, HISTOGRAM_EDGES)[0]
-        usual.append(float(np.median(values)))
+        usual.append(values[-first % every :: every].copy())
         for i in range(np.searchsorted(ends, first, "right"), np.searchsorted(starts, stop)):
             part = values[max(starts[i] - first, 0) : ends[i] - first]
             at = int(part.argmax())

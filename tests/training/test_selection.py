@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memup_cli.training.selection import perturb, select, suffix_top
 from memup_cli.training.stages import open_run, split_of
-from memup_cli.training.windows import LongScores, chooser, stored_scores
+from memup_cli.training.windows import Exploring, LongScores, chooser, stored_scores
 from stores.schedule import Visit
 from stores.scores import ScoreReader, score_path
 
@@ -84,7 +84,7 @@ def test_a_clear_surprise_is_always_chosen():
 def test_a_share_of_visits_explores():
     """Utility says step 3, surprise step 7: one visit in five follows surprise, each with all its targets."""
     scores = [np.eye(10)[step] for step in (3, 7)]
-    choose = chooser(lambda _: scores[0], 1, 0.02, 0, lambda _: scores[1], 0.2, least=0.1)
+    choose = chooser(lambda _: scores[0], 1, 0.02, 0, Exploring(lambda _: scores[1], 0.2, 0.02, 0.1))
     visits = [Visit(number, None, 0, 0) for number in range(1000)]
     found = np.array([choose(visit).at(np.array(0))[0] for visit in visits])
     assert set(found.tolist()) == {3, 7}
@@ -115,13 +115,14 @@ def test_a_reach_keeps_its_precision_in_a_very_long_episode():
 
 def test_where_nothing_useful_is_left_there_is_no_target():
     scores = np.eye(10)[3] + np.eye(10)[5] / 2
-    top = chooser(lambda _: scores, 2, 0.02, 0, least=0.1)(Visit(0, None, 0, 0))
+    exploring = Exploring(lambda _: np.ones(10), 0.0, 0.02, 0.1)
+    top = chooser(lambda _: scores, 2, 0.02, 0, exploring)(Visit(0, None, 0, 0))
     assert top.at(np.arange(10)).tolist() == [[3, 5]] * 4 + [[5, -1]] * 2 + [[-1, -1]] * 4
 
 
 def test_what_is_no_surprise_may_fill_up_what_is_useful_but_noise_may_not():
     useful, surprise = np.eye(10)[3], np.eye(10)[3] + np.eye(10)[7]
-    choose = chooser(lambda _: useful, 2, 0.02, 0, lambda _: surprise, least=0.1)
+    choose = chooser(lambda _: useful, 2, 0.02, 0, Exploring(lambda _: surprise, 0.0, 0.02, 0.1))
     found = np.concatenate([choose(Visit(number, None, 0, 0)).at(np.arange(10)) for number in range(50)])
     assert (found[::10] == 3).any(1).all()
     assert 7 not in found
@@ -142,7 +143,7 @@ def test_the_targets_of_a_long_episode_are_those_of_all_its_scores_in_ram(memup)
     steps = np.random.default_rng(0).integers(0, len(in_ram), (40, 3))
     np.testing.assert_array_equal(found[steps], in_ram[steps])
     chosen = [
-        chooser(scores, 3, 0.02, 0, scores, 0.0, least=0.1)(visit)
+        chooser(scores, 3, 0.02, 0, Exploring(scores, 0.0, 0.02, 0.1))(visit)
         for scores in (lambda _: in_ram, stored_scores(run, "quantile"))
     ]
     np.testing.assert_array_equal(chosen[0].changes, chosen[1].changes)
