@@ -45,7 +45,7 @@ class MinariOptions(TaskOptions):
         None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
     )
     import_: str | None = Option(
-        None, alias="import", description="Module to import for the environment, should agents act in it."
+        None, alias="import", description="Module or file to import for the environment, should agents act in it."
     )
     gamma: float | None = Option(
         None, ge=0, le=1, description=f"Default discount of the returns to be predicted (default: {GAMMA})."

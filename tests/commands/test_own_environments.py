@@ -1,0 +1,163 @@
+"""Environments of the user's own: a file in the current folder, found, recorded, and blamed for what it does wrong."""
+
+import json
+import re
+
+import gymnasium
+import pytest
+
+from tests.cli import episodes
+
+SAFE = {"PYTHONSAFEPATH": "1"}  # as the installed script: the current folder is not among those that Python searches
+ENVIRONMENT = """
+import os
+import gymnasium
+import numpy
+from gymnasium import spaces
+
+class Match(gymnasium.Env):
+    observation_space = spaces.Dict(
+        cue=spaces.Discrete(3),
+        asked=spaces.Box(0, 1, (1,), numpy.float32),
+        noise=spaces.Box(-1, 1, (2,), numpy.float32),
+    )
+    action_space = spaces.Discrete(2)
+
+    def _shown(self):
+        return {
+            "cue": self.cue if self.steps == 1 else 0,
+            "asked": numpy.full(1, self.steps == 6, numpy.float32),
+            "noise": self.np_random.uniform(-1, 1, 2).astype(numpy.float32),
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.cue = 0, int(self.np_random.integers(1, 3))
+        if os.environ.get("FAILS") == "reset":
+            raise KeyError("no map")
+        return self._shown(), {}
+
+    def step(self, action):
+        if os.environ.get("FAILS") == "step" and self.steps == 4 and self.np_random.random() > 0.95:
+            raise RuntimeError("simulator lost")
+        reward = float("nan") if os.environ.get("FAILS") == "nan" and self.steps == 3 else 0.0
+        if self.steps == 6:
+            reward = 1.0 if action + 1 == self.cue else -1.0
+        self.steps += 1
+        return self._shown(), reward, self.steps == 9, False, {}
+
+gymnasium.register("Match-v0", Match)
+"""
+SMALL = ["--env-id", "Match-v0", "--episodes", 60, "--test-episodes", 2, "--workers", 2, "--run", "run"]
+AGENT = ["--agent", "ppo-lstm", "--run", "run", "--steps", 400, "--envs", 2, "--iteration-steps", 100]
+
+
+@pytest.fixture
+def here(memup):
+    (memup.folder / "match.py").write_text(ENVIRONMENT)
+    return memup.folder
+
+
+def line_of(text: str) -> int:
+    return next(number for number, line in enumerate(ENVIRONMENT.splitlines(), 1) if text in line)
+
+
+@pytest.mark.parametrize("named", ["match", "match.py", "envs/match.py"])
+def test_an_environment_next_to_the_user_goes_through_all_stages(memup, here, named):
+    if "/" in named:
+        (here / "envs").mkdir()
+        (here / "match.py").rename(here / named)
+    how = {"new_interpreter": True, "env": SAFE} if named == "match" else {}
+    memup("collect", "gym", "--import", named, *SMALL, **how)
+    assert len(episodes(here / "run")) == 60
+    assert json.loads((here / "run/manifest.json").read_text())["task"]["options"]["import"] == named
+    memup("train-agent", *AGENT, **how)
+    memup("evaluate", "agent", "--run", "run", "--episodes", 2, **how)
+    (here / named.removesuffix(".py")).with_suffix(".py").unlink()
+    gone = memup("evaluate", "agent", "--run", "run", "--episodes", 2, code=2)
+    assert re.search(rf"--import {named}: there is no .*Run the command in the folder", gone.err)
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import gymnasium\nnumber = 1 / 0\n", r"ZeroDivisionError\('division by zero'\) in wrong.py, line 2"),
+        ("import gymnasium\n\nx = = 1\n", r"SyntaxError\('invalid syntax'\) in wrong.py, line 3"),
+        ("import json\njson.loads('{')\n", r"JSONDecodeError\(.*\) in wrong.py, line 2"),
+        ("import nowhere\n", r"ModuleNotFoundError\(.*nowhere.*\) in wrong.py, line 1"),
+    ],
+)
+def test_a_file_that_does_not_load_is_told_with_its_line(memup, source, told):
+    (memup.folder / "wrong.py").write_text(source)
+    for named in ("wrong.py", "wrong"):
+        failed = memup("collect", "gym", "--import", named, *SMALL, code=2).err
+        assert re.search(f"--import {named} failed: {told}", failed)
+        assert failed.strip().count("\n") == 0
+
+
+def test_what_is_neither_a_module_nor_a_file_is_told(memup):
+    (memup.folder / "copy.py").write_text(ENVIRONMENT)
+    for named, told in (
+        ("envs/match", "Name one with dots"),
+        ("envs.match", "no module 'envs', neither installed nor in"),
+        ("copy.py", "another name"),
+    ):
+        assert told in memup("collect", "gym", "--import", named, *SMALL, code=2).err
+
+
+@pytest.mark.parametrize("named", ["run/match.py", "run.match", "deep/../run/inner/match.py"])
+def test_no_code_is_run_that_a_run_brings_along(memup, here, named):
+    memup("collect", "gym", "--import", "match.py", *SMALL)
+    (here / "run/inner").mkdir()
+    (here / "deep").mkdir()
+    for folder in ("run", "run/inner"):
+        (here / folder / "match.py").write_text("open('was-run', 'w')\n" + ENVIRONMENT)
+    (here / "run/__init__.py").write_text("open('was-run', 'w')\n")
+    failed = memup("collect", "gym", "--import", named, *SMALL[:-1], "other", code=2)
+    assert "no code from there" in failed.err
+    assert not (here / "was-run").exists()
+
+
+def test_a_crash_while_collecting_is_told_with_episode_seed_step_and_line(memup, here):
+    failed = memup("collect", "gym", "--import", "match.py", *SMALL, "--quiet", env={"FAILS": "step"}, code=65).err
+    place = rf"RuntimeError\('simulator lost'\) in match.py, line {line_of('simulator lost')}"
+    told = re.search(
+        r"episode (\d+) of the train split of the task gym: Match-v0 failed at step 4 of the episode of seed (\d+): "
+        rf"{place}.*action_space.seed\((\d+)\), env.reset\(seed=(\d+)\)",
+        failed,
+    )
+    assert told, failed
+    assert failed.strip().count("\n") == 0
+    assert told[2] == told[4]
+
+
+def test_the_seed_that_is_told_makes_the_crash_again(memup, here, monkeypatch):
+    failed = memup("collect", "gym", "--import", "match.py", *SMALL, env={"FAILS": "step"}, code=65).err
+    actions, seed = map(int, re.search(r"action_space.seed\((\d+)\), env.reset\(seed=(\d+)\)", failed).groups())
+    monkeypatch.setenv("FAILS", "step")
+    monkeypatch.syspath_prepend(here)
+    env = gymnasium.make("match:Match-v0", disable_env_checker=True)
+    env.action_space.seed(actions)
+    env.reset(seed=seed)
+    for _ in range(4):
+        env.step(env.action_space.sample())
+    with pytest.raises(RuntimeError, match="simulator lost"):
+        env.step(env.action_space.sample())
+
+
+@pytest.mark.parametrize(("way", "told"), [("reset", "failed in the reset of"), ("nan", "not finite at step 3 of")])
+def test_a_crash_before_the_first_episode_is_told_too(memup, here, way, told):
+    failed = memup("collect", "gym", "--import", "match.py", *SMALL, env={"FAILS": way}, code=65).err
+    assert re.search(rf"an episode before the first.*Match-v0 .*{told} the episode of seed \d+", failed)
+
+
+def test_a_crash_while_an_agent_plays_is_told_with_episode_seed_step_and_line(memup, here):
+    memup("collect", "gym", "--import", "match.py", *SMALL)
+    place = rf"RuntimeError\('simulator lost'\) in match.py, line {line_of('simulator lost')}"
+    told = rf"the environment Match-v0 failed at step 4 of episode \d+ of seed \d+: {place}.*env.reset\(seed=\d+\)"
+    assert re.search(told, memup("train-agent", *AGENT, env={"FAILS": "step"}, code=65).err)
+    reset = memup("train-agent", *AGENT, "--restart", env={"FAILS": "reset"}, code=65).err
+    assert re.search(r"in the reset of episode 0 of seed \d+: KeyError\('no map'\) in match.py, line", reset)
+    memup("train-agent", *AGENT, "--restart")
+    played = memup("evaluate", "agent", "--run", "run", "--episodes", 40, env={"FAILS": "step"}, code=65).err
+    assert re.search(told, played)
