@@ -16,15 +16,17 @@ from stores.layout import Field
 from ..errors import BadInput, FailedEpisode, UsageProblem
 from .blame import described
 from .imports import import_code
+from .matters import HELP as MATTERS
+from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
-from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
+from .spec import PREVIOUS_ACTION, TaskSpec
 
 DEFAULT_MAX_STEPS = 10_000
 PROBES = 4  # episodes played to learn how long they are
 ACTION_SEEDS = 2**32  # seeds of an action space
 
 
-class GymOptions(TaskOptions):
+class GymOptions(EnvironmentOptions):
     env_id: str = Option(description="Gymnasium id, e.g. CartPole-v1.", min_length=1)
     import_: str | None = Option(
         None, alias="import", description="Module or file to import first, which registers it: envs, path/to/envs.py."
@@ -38,6 +40,7 @@ class GymOptions(TaskOptions):
         None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
     )
     gamma: float = Option(0.99, ge=0, le=1, description="Default discount of the returns to be predicted.")
+    matters: Matters = Option(None, description=MATTERS)
 
 
 class GymTask:
@@ -90,7 +93,7 @@ class GymTask:
 
     @property
     def spec(self) -> TaskSpec:
-        return TaskSpec(
+        spec = TaskSpec(
             fields=self._fields,
             memory_input=("observation", PREVIOUS_ACTION),
             query=("observation", "action"),
@@ -98,7 +101,9 @@ class GymTask:
             target_kind="return",
             classes=class_counts(observation=self._env.observation_space, action=self._env.action_space),
             gamma=self.options.gamma,
+            parts=self._view.named,
         )
+        return with_rule(spec, self.options.matters)
 
     @property
     def run_name(self) -> str:

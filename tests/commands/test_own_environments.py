@@ -6,6 +6,7 @@ import re
 import gymnasium
 import pytest
 
+from memup_cli.tasks.spec import StepRule, TaskSpec
 from tests.cli import episodes
 
 SAFE = {"PYTHONSAFEPATH": "1"}  # as the installed script: the current folder is not among those that Python searches
@@ -161,3 +162,67 @@ def test_a_crash_while_an_agent_plays_is_told_with_episode_seed_step_and_line(me
     memup("train-agent", *AGENT, "--restart")
     played = memup("evaluate", "agent", "--run", "run", "--episodes", 40, env={"FAILS": "step"}, code=65).err
     assert re.search(told, played)
+
+
+@pytest.mark.parametrize(
+    ("matters", "rule"),
+    [
+        ("reward=1", {"field": "reward", "value": 1.0, "column": None, "equal": True}),
+        ("asked = 1", {"field": "observation", "value": 1.0, "column": 3, "equal": True}),
+        ("cue[0]!=1", {"field": "observation", "value": 1.0, "column": 0, "equal": False}),
+        ("noise[1]!=0", {"field": "observation", "value": 0.0, "column": 5, "equal": False}),
+        ("observation[3]=1", {"field": "observation", "value": 1.0, "column": 3, "equal": True}),
+        ("action=0", {"field": "action", "value": 0.0, "column": None, "equal": True}),
+    ],
+)
+def test_the_steps_that_matter_can_be_named(memup, here, matters, rule):
+    memup("collect", "gym", "--import", "match.py", *SMALL[:-4], "--run", "run", "--matters", matters)
+    task = json.loads((here / "run/manifest.json").read_text())["task"]
+    assert task["options"]["matters"] == matters
+    assert task["spec"]["evaluate"] == rule
+    assert TaskSpec.from_json(task["spec"]).evaluate == StepRule(**rule)
+
+
+def test_the_memory_is_judged_by_the_steps_that_matter(memup, here):
+    memup("collect", "gym", "--import", "match.py", *SMALL, "--matters", "asked=1")
+    memup("score", "--run", "run", "--updates", 50)
+    memup("train-memory", "--run", "run", "--updates", 2)
+    assert memup("evaluate", "memory", "--run", "run", "--json").json["steps"] == 2  # one of each test episode
+
+
+def test_without_the_option_nothing_of_it_is_recorded(memup, here):
+    memup("collect", "gym", "--import", "match.py", *SMALL)
+    task = json.loads((here / "run/manifest.json").read_text())["task"]
+    assert "matters" not in task["options"]
+    assert task["spec"]["evaluate"] is None
+    told = memup("collect", "gym", "--import", "match.py", *SMALL, "--matters", "reward=1", code=2).err
+    assert "matters was None and is now 'reward=1'" in told
+
+
+@pytest.mark.parametrize(
+    ("matters", "told"),
+    [
+        ("reward", "must be FIELD=NUMBER"),
+        ("reward=high", "must be FIELD=NUMBER"),
+        ("reward=nan", "must be FIELD=NUMBER"),
+        (
+            "price=1",
+            "no number 'price'; it has observation[0] to observation[5], action, reward, cue[0] to cue[2], asked",
+        ),
+        ("cue=1", "no number 'cue'; it has"),
+        ("cue[3]=1", "no number 'cue[3]'; it has"),
+        ("reward[0]=1", "no number 'reward[0]'; it has"),
+    ],
+)
+def test_a_rule_that_names_nothing_is_refused(memup, here, matters, told):
+    failed = memup("collect", "gym", "--import", "match.py", *SMALL, "--matters", matters, code=2).err
+    assert failed.startswith(f"memup: --matters {matters}: ")
+    assert told in failed
+
+
+def test_a_part_that_is_kept_alone_has_its_name(memup, here):
+    only = ["--import", "match.py", "--observe", "cue", *SMALL, "--matters", "cue!=0"]
+    memup("collect", "gym", *only)
+    spec = TaskSpec.from_json(json.loads((here / "run/manifest.json").read_text())["task"]["spec"])
+    assert spec.evaluate == StepRule("observation", 0, None, equal=False)
+    assert sum(spec.evaluate(arrays).sum() for arrays in episodes(here / "run")) == 60
