@@ -57,7 +57,7 @@ def _text(summary: dict[str, Any]) -> str:
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
     edges, counts = summary["histogram"]["edges"], summary["histogram"]["counts"]
-    lines = [f"{run}: scored. How many training steps have which uncertainty:"]
+    lines = [f"{run}: scored. {_counted(summary)}"]
     widest = max(counts) or 1
     for i, (edge, count) in enumerate(zip(edges, counts, strict=True)):
         upper = f"{edges[i + 1]:g}" if i + 1 < len(edges) else "more"
@@ -81,6 +81,13 @@ def _text(summary: dict[str, Any]) -> str:
     select = " --select utility" if "probe" in summary and summary["probe"]["tells"] else ""
     lines.append(f"Next: memup train-memory{select} --run {quoted(run)}")
     return "\n".join(lines)
+
+
+def _counted(summary: dict[str, Any]) -> str:
+    """What the histogram counts: of many episodes, the first ones."""
+    seen, every = summary["summarised"]["episodes"], summary["summarised"]["of"]
+    which = f"{every:,} training episodes" if seen == every else f"first {seen:,} of {every:,} training episodes"
+    return f"How many of the {sum(summary['histogram']['counts']):,} steps of the {which} have which uncertainty:"
 
 
 def _probe_text(found: dict[str, Any]) -> str:

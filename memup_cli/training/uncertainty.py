@@ -110,7 +110,8 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     from_end: list[int] = []
     top: list[float] = []
     readers: dict[int, ScoreReader] = {}
-    for shard, group in split_of(manifest, "train").groups():
+    train = split_of(manifest, "train")
+    for shard, group in train.groups():
         if id(shard) not in readers:
             readers[id(shard)] = ScoreReader(score_path(manifest.run, detector, shard), shard)
         found = _highest(readers[id(shard)], shard, group, counts)
@@ -121,6 +122,7 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     ends = np.array(from_end)
     return {
         "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
+        "summarised": {"episodes": len(ends), "of": len(train)},
         "top_score_mean": float(np.mean(top)),
         "top_steps_from_end": {
             "median": float(np.median(ends)),

@@ -10,7 +10,7 @@ import zarr
 
 import memup_cli
 from stores.reader import Trajectories
-from tests.cli import COLLECT_MAZE, Memup, files_of
+from tests.cli import COLLECT_MAZE, Memup, episodes, files_of
 
 
 def rmse(memup: Memup, *options: object) -> float:
@@ -84,6 +84,18 @@ def test_every_variant_trains(memup, maze, options):
     done = memup("train-memory", "--run", "run", "--rollout", 5, "--updates", 60, *options, "--json").json
     assert done["updates"] == 60
     assert np.isfinite(done["rmse"])
+
+
+def test_the_histogram_says_which_steps_it_counts(memup):
+    collect = ["collect", "tmaze", "--length", 20, "--episodes", 2200, "--test-episodes", 2, "--run", "run"]
+    for shard in ("0/2", "1/2"):
+        memup(*collect, "--shard", shard)
+    told = memup("score", "--run", "run", "--updates", 5).out
+    assert "steps of the first 1,100 of 2,200 training episodes have which uncertainty:" in told
+    memup(*collect[:-1], "small", "--episodes", 40)
+    told = memup("score", "--run", "small", "--updates", 5).out
+    steps = sum(len(episode["reward"]) for episode in episodes(memup.folder / "small"))
+    assert f"How many of the {steps:,} steps of the 40 training episodes have which uncertainty:" in told
 
 
 def test_class_targets_and_online_scores_train(memup):
