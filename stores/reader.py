@@ -269,12 +269,16 @@ class Trajectories:
         return sum(s.identity.episodes for s in self.shards)
 
     def episode(self, index: int) -> dict[str, Array]:
+        shard, row = self.place(index)
+        start, stop = int(row[START]), int(row[START] + row[LENGTH])
+        return {name: shard.read_steps(name, start, stop) for name in shard.fields}
+
+    def place(self, index: int) -> tuple[Shard, Array]:
+        """The shard of an episode, and its row of the episode table there."""
         for shard in self.shards:
             local = index - shard.identity.first
             if 0 <= local < shard.identity.episodes:
-                row = shard.rows(local // shard.layout.group_episodes)[local % shard.layout.group_episodes]
-                start, stop = int(row[START]), int(row[START] + row[LENGTH])
-                return {name: shard.read_steps(name, start, stop) for name in shard.fields}
+                return shard, shard.rows(local // shard.layout.group_episodes)[local % shard.layout.group_episodes]
         raise IndexError(f"there is no episode {index}: the split has {len(self)}")
 
     def groups(self) -> list[tuple[Shard, int]]:

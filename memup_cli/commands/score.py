@@ -16,7 +16,8 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
-    from ..training.scoring import ScoreConfig, default_detector, detectors_of, score
+    from ..tasks.spec import default_detector
+    from ..training.scoring import ScoreConfig, detectors_of, score
     from ..training.stages import check_window, open_run, prepare_device, spec_of
 
     manifest = open_run(stage.run)

@@ -86,6 +86,10 @@ class TaskSpec:
         return TaskSpec(**values)
 
 
+def default_detector(spec: TaskSpec) -> str:
+    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
+
+
 class TaskOptions(BaseModel):
     """Base of a task's options; the fields' descriptions are the help text."""
 

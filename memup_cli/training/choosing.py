@@ -9,9 +9,9 @@ from stores.schedule import Visit
 from ..configs import TrainMemoryOptions
 from ..errors import StageMissing, UsageProblem
 from ..runs import quoted
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import TaskSpec, default_detector
 from .gains import candidates_wanted
-from .scoring import default_detector, detectors_of
+from .scoring import detectors_of
 from .selection import SuffixTop
 from .stages import require
 from .windows import chooser, stored_scores, uniform_scores

@@ -26,7 +26,7 @@ from ..interrupts import StopFlag
 from ..models.detectors import Detector
 from ..models.probe import Probe
 from ..runs import SPLITS, altered_weights
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import TaskSpec, default_detector
 from . import checkpoint
 from .detection import ScoreConfig, train_detector
 from .fitting import Saving
@@ -45,10 +45,6 @@ from .stages import (
     weights_digest,
 )
 from .uncertainty import summary, write_scores
-
-
-def default_detector(spec: TaskSpec) -> str:
-    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
 
 
 def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:

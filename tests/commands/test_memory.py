@@ -219,3 +219,14 @@ def test_a_stretch_is_at_most_an_episode_and_a_dry_run_tells_what_would_be_done(
     memup("train-memory", *options)
     assert "up to date" in memup("train-memory", *options, "--dry-run").out
     assert "updates was 3" in memup("train-memory", *options, "--updates", 4, "--dry-run", code=2).err
+
+
+def test_inspect_shows_what_the_scores_found_in_an_episode(memup, maze):
+    episode = memup("inspect", "--run", "run", "--episode", 3, "--json").json["episode"]
+    top = episode["surprises"]["steps"][0]
+    assert top["step"] == episode["length"] - 1
+    assert top["share"] > 0.99
+    assert top["reward"] in (4.0, -3.0)
+    assert len(episode["surprises"]["steps"]) == 10
+    memup("collect", "tmaze", "--length", 40, "--episodes", 20, "--run", "run", "--restart")  # other episodes
+    assert "surprises" not in memup("inspect", "--run", "run", "--json").json["episode"]

@@ -226,3 +226,22 @@ def test_a_part_that_is_kept_alone_has_its_name(memup, here):
     spec = TaskSpec.from_json(json.loads((here / "run/manifest.json").read_text())["task"]["spec"])
     assert spec.evaluate == StepRule("observation", 0, None, equal=False)
     assert sum(spec.evaluate(arrays).sum() for arrays in episodes(here / "run")) == 60
+
+
+def test_the_surprises_of_an_episode_are_shown_with_the_names_of_its_parts(memup, here):
+    memup("collect", "gym", "--import", "match.py", *SMALL, "--gamma", 0)
+    look = ["inspect", "--run", "run", "--split", "test", "--episode", 1]
+    assert "surprises" not in memup(*look, "--json").json["episode"]
+    memup("score", "--run", "run", "--updates", 500)
+    found = memup(*look, "--json").json["episode"]["surprises"]
+    assert found["steps"][0]["step"] == 6
+    assert sorted(event["step"] for event in found["steps"]) == list(range(9))
+    assert sum(event["share"] for event in found["steps"]) == pytest.approx(1)
+    arrays = episodes(here / "run", "test")[1]
+    top = found["steps"][0]
+    assert (top["action"], top["reward"]) == (arrays["action"][6], arrays["reward"][6])
+    assert list(top["observation"]) == ["cue[0]", "asked", "noise[0]", "noise[1]"]
+    assert top["observation"]["noise[1]"] == arrays["observation"][6, 5]
+    shown = memup(*look).out
+    assert "Most surprising steps (quantile; share at temperature 0.02)" in shown
+    assert re.search(r"6 .*cue\[0\] 1, asked 1, noise\[0\]", shown)

@@ -1,0 +1,64 @@
+"""The steps of an episode that the scores found most surprising, with what happened there. Imports no torch."""
+
+from typing import Any
+
+import numpy as np
+
+from stores.manifest import Manifest
+from stores.reader import Trajectories
+from stores.scores import ScoreReader, score_path
+
+from ..configs import TrainMemoryOptions
+from ..tasks.matters import labels
+from ..tasks.spec import TaskSpec, default_detector
+
+SHOWN = 10
+
+
+def surprises(
+    manifest: Manifest, trajectories: Trajectories, episode: int, arrays: dict[str, np.ndarray]
+) -> dict[str, Any] | None:
+    """The most surprising steps of an episode, the most surprising first; None if the run has no scores of it."""
+    entry = manifest.stages.get("score", {})
+    if entry.get("status") != "complete" or manifest.stale("score"):
+        return None
+    spec = TaskSpec.from_json(manifest.task["spec"])
+    detector = entry["config"]["detector"]
+    if detector == "probe":
+        detector = default_detector(spec)
+    shard, row = trajectories.place(episode)
+    scores = ScoreReader(score_path(manifest.run, detector, shard), shard).episode(row)
+    temperature = _temperature(manifest, spec)
+    shares = _shares(scores, temperature)
+    steps = [
+        {"step": int(k), "score": float(scores[k]), "share": float(shares[k]), **_values(spec, arrays, int(k))}
+        for k in np.argsort(-scores, kind="stable")[:SHOWN]
+    ]
+    return {"detector": detector, "temperature": temperature, "steps": steps}
+
+
+def _temperature(manifest: Manifest, spec: TaskSpec) -> float:
+    """That of the memory's training; before there is one, that of the task's recipe."""
+    trained = manifest.stages.get("train-memory", {}).get("config", {})
+    return float({**TrainMemoryOptions().model_dump(), **spec.recipes.get("fast", {}), **trained}["temperature"])
+
+
+def _shares(scores: np.ndarray, temperature: float) -> np.ndarray:
+    """The chance of each step to be drawn as the target, from the whole episode: (T,)."""
+    mass = np.exp((scores.astype(np.float64) - scores.max()) / temperature)
+    found: np.ndarray = mass / mass.sum()
+    return found
+
+
+def _values(spec: TaskSpec, arrays: dict[str, np.ndarray], step: int) -> dict[str, Any]:
+    """All fields at a step: of rows what is not zero, by the names of their columns; of images only their shape."""
+    found: dict[str, Any] = {}
+    for field in spec.fields:
+        value = arrays[field.name][step]
+        if not field.shape:
+            found[field.name] = value.item()
+        elif names := labels(spec, field):
+            found[field.name] = {name: v.item() for name, v in zip(names, value, strict=True) if v != 0}
+        else:
+            found[field.name] = "x".join(map(str, field.shape)) + " numbers"
+    return found
