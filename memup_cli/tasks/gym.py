@@ -73,7 +73,7 @@ class GymTask:
                 warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
                 env = gymnasium.make(self.options.env_id, disable_env_checker=True, **self.settings, **rendering)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
-            reason = str(error).rstrip(". ")
+            reason = str(error).rstrip(". ") if isinstance(error, gymnasium.error.Error) else described(error)
             raise UsageProblem(
                 f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, name the module or file "
                 "that registers it with --import, or install the package it needs."

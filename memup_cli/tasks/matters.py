@@ -1,6 +1,5 @@
 """Numbers of a step by their names, and which steps matter, as --matters says: reward=1, or cue[0]!=1."""
 
-import itertools
 import math
 import re
 from dataclasses import replace
@@ -61,9 +60,9 @@ def with_rule(spec: TaskSpec, text: str | None) -> TaskSpec:
 
 def labels(spec: TaskSpec, field: Field) -> list[str]:
     """The names of a field's columns, with those of a Dict's parts; none if it holds images."""
-    if field.name == "observation" and spec.parts and len(field.shape) < 2:
-        return list(itertools.chain(*(_names(*part) for part in spec.parts)))
-    return _own_names(field)
+    own = _own_names(field)
+    of_parts = [name for part in spec.parts for name in _names(*part)]
+    return of_parts if field.name == "observation" and len(of_parts) == len(own) else own
 
 
 def _columns(spec: TaskSpec) -> dict[str, tuple[str, int | None]]:

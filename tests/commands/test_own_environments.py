@@ -24,6 +24,10 @@ class Match(gymnasium.Env):
     )
     action_space = spaces.Discrete(2)
 
+    def __init__(self):
+        if os.environ.get("FAILS") == "start":
+            raise ValueError("no licence")
+
     def _shown(self):
         return {
             "cue": self.cue if self.steps == 1 else 0,
@@ -144,6 +148,11 @@ def test_the_seed_that_is_told_makes_the_crash_again(memup, here, monkeypatch):
         env.step(env.action_space.sample())
     with pytest.raises(RuntimeError, match="simulator lost"):
         env.step(env.action_space.sample())
+
+
+def test_an_environment_that_cannot_be_made_is_told_with_its_line(memup, here):
+    failed = memup("collect", "gym", "--import", "match.py", *SMALL, env={"FAILS": "start"}, code=2).err
+    assert f"ValueError('no licence') in match.py, line {line_of('no licence')}." in failed
 
 
 @pytest.mark.parametrize(("way", "told"), [("reset", "failed in the reset of"), ("nan", "not finite at step 3 of")])
