@@ -60,9 +60,9 @@ def with_rule(spec: TaskSpec, text: str | None) -> TaskSpec:
 
 def labels(spec: TaskSpec, field: Field) -> list[str]:
     """The names of a field's columns, with those of a Dict's parts; none if it holds images."""
-    own = _own_names(field)
-    of_parts = [name for part in spec.parts for name in _names(*part)]
-    return of_parts if field.name == "observation" and len(of_parts) == len(own) else own
+    if field.name == "observation" and sum(count for _, count in spec.parts) == math.prod(field.shape):
+        return [name for part in spec.parts for name in _names(*part)] if len(field.shape) < 2 else []
+    return _own_names(field)
 
 
 def _columns(spec: TaskSpec) -> dict[str, tuple[str, int | None]]:

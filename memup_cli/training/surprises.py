@@ -58,7 +58,7 @@ def _values(spec: TaskSpec, arrays: dict[str, np.ndarray], step: int) -> dict[st
         if not field.shape:
             found[field.name] = value.item()
         elif names := labels(spec, field):
-            found[field.name] = {name: v.item() for name, v in zip(names, value, strict=True) if v != 0}
+            found[field.name] = {name: v.item() for name, v in zip(names, value, strict=False) if v != 0}
         else:
             found[field.name] = "x".join(map(str, field.shape)) + " numbers"
     return found
