@@ -29,6 +29,7 @@ from .commands import (
     verify,
 )
 from .commands.options import flowing
+from .commands.variables import refuse_unknown
 from .errors import MemupError, exit_code
 from .invocation import take_variables
 from .ranks import rank
@@ -45,6 +46,7 @@ class InOrder(TyperGroup):
 
 ADVICE = ("memup ", "Run ", "--restart", "copy it over")  # a message with one of these says what to do
 CTRL_C = 128 + signal.SIGINT
+HELP_FLAGS = ("-h", "--help")
 
 app = typer.Typer(
     name="memup",
@@ -57,7 +59,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": [*HELP_FLAGS]},
 )
 app.add_typer(collect.app, name="collect")
 app.command("score", help=flowing(score.HELP))(score.score)
@@ -87,6 +89,8 @@ def _options(
         bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
+    if not set(HELP_FLAGS) & set(sys.argv):  # which is how one finds the right name
+        refuse_unknown(context.command, context)
     commands: dict[str, Any] = getattr(context.command, "commands", {})
     if command := commands.get(context.invoked_subcommand or ""):
         take_variables(command.params)

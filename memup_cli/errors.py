@@ -4,6 +4,7 @@ MemupError
 ├── UsageProblem     2    the command line, a config file or an environment variable is wrong
 ├── StageMissing     3    an earlier stage is missing, unfinished or stale
 ├── BadInput        65    data that cannot be used
+│   └── FailedEpisode 65  an environment of the user's went wrong in an episode
 ├── Stopped         75    stopped at a checkpoint; run again to continue
 │   └── RankLost    75    another process of the same training is gone
 └── Interrupted    130    the same, by Ctrl-C
@@ -38,6 +39,10 @@ class StageMissing(MemupError):
 
 class BadInput(MemupError):
     code = 65
+
+
+class FailedEpisode(BadInput):
+    """Says which seed and step it was; who asked for the episode adds its number."""
 
 
 class Stopped(MemupError):

@@ -280,14 +280,18 @@ class Trajectories:
         return sum(len(s.kept) for s in self.shards)
 
     def episode(self, index: int) -> dict[str, Array]:
+        shard, row = self.place(index)
+        start, stop = int(row[START]), int(row[START] + row[LENGTH])
+        return {name: shard.read_steps(name, start, stop) for name in shard.fields}
+
+    def place(self, index: int) -> tuple[Shard, Array]:
+        """The shard of an episode, and its row of the episode table there."""
         left = index
         for shard in self.shards if index >= 0 else ():
             if left < len(shard.kept):
                 local = shard.kept[left]
                 group = local // shard.layout.group_episodes
-                row = shard.rows(group)[local - shard.episodes(group).start]
-                start, stop = int(row[START]), int(row[START] + row[LENGTH])
-                return {name: shard.read_steps(name, start, stop) for name in shard.fields}
+                return shard, shard.rows(group)[local - shard.episodes(group).start]
             left -= len(shard.kept)
         raise IndexError(f"there is no episode {index}: the split has {len(self)}")
 

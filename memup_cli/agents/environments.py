@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import Wrapper
 from gymnasium.spaces import Box, Discrete
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-from ..errors import BadInput, UsageProblem
+from ..errors import BadInput, MemupError, UsageProblem
 from ..tasks import load_task
+from ..tasks.blame import described
 from ..tasks.spec import TaskSpec
 from ..training.targets import previous_action_field
+
+MEND = "Mend the environment, then run the same command again."
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,42 @@ class Outcome:
     success: np.ndarray | None  # (N,) float32: 1 or 0 where the environment can tell, else nan; None: no episode ended
 
 
+class Watched(Wrapper[Any, Any, Any, Any]):
+    """One of N environments, which says where in which episode it failed."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._seed: int | None = None
+        self._resets = self._steps = 0  # since the seed, and since the last of those
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None:
+            self._seed, self._resets = seed, 0
+        self._resets, self._steps = self._resets + 1, 0
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            raise self._failed("in the reset", error) from error
+
+    def step(self, action: Any) -> Any:
+        try:
+            found = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            raise self._failed(f"at step {self._steps}", error) from error
+        self._steps += 1
+        return found
+
+    def _failed(self, where: str, error: BaseException) -> BadInput:
+        """Whatever the environment raises is about that environment, not about memup."""
+        earlier = self._resets - 1
+        then = f", then play {earlier} episodes before it" if earlier else ""
+        return BadInput(
+            f"{self._name} failed {where} of episode {earlier} of seed {self._seed}: {described(error)}. To see it "
+            f"again: env.reset(seed={self._seed}){then}. {MEND}"
+        )
+
+
 class Arena:
     """N environments stepped together. An environment whose episode has ended waits until restart()."""
 
@@ -36,6 +76,8 @@ class Arena:
         name: str = "the environment",
     ) -> None:
         self.envs, self.count = envs, envs.num_envs
+        if isinstance(envs, SyncVectorEnv):
+            envs.envs = [Watched(env, name) for env in envs.envs]
         self.frames: list[np.ndarray] | None = None  # set to a list, it gets a picture of the first one a step
         fields = {f.name: f for f in spec.fields}
         self._dtype = fields["observation"].numpy
@@ -118,10 +160,10 @@ class Arena:
         """Whatever the environment raises is about that environment, not about memup."""
         try:
             return call(*args, **kwargs)
+        except MemupError:
+            raise
         except (Exception, SystemExit) as error:
-            raise BadInput(
-                f"{self._name} failed: {error!r}. Mend the environment, then run the same command again."
-            ) from error
+            raise BadInput(f"{self._name} failed: {described(error)}. {MEND}") from error
 
     def _store(self, observation: np.ndarray) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():

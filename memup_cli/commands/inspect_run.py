@@ -10,6 +10,9 @@ from .status import JsonOption, RunOption
 MAX_EVENTS = 24
 HELP = """Show a run's fields, sizes and episode lengths, and the events of one episode.
 
+Once the run is scored, also the most surprising steps of the episode: score, share (the chance to be drawn as a target
+among all steps of the episode) and what happened there, of observations what is not zero.
+
 Example: memup inspect --run runs/tmaze-1000 --split test --episode 3"""
 
 
@@ -40,6 +43,7 @@ def inspect(
 
     from ..errors import StageMissing, UsageProblem
     from ..runs import find_readable, open_split, quoted, refresh_collect
+    from ..training.surprises import surprises
 
     manifest = Manifest.load(find_readable(run))
     entry = refresh_collect(manifest)
@@ -52,15 +56,18 @@ def inspect(
         raise UsageProblem(f"the {split} split of {manifest.run} is empty; choose the other one with --split")
     if episode >= len(trajectories):
         raise UsageProblem(f"--episode {episode}: the {split} split has episodes 0 to {len(trajectories) - 1}")
+    arrays = trajectories.episode(episode)
     data = {
         "run": str(manifest.run),
         "split": split,
         **describe_split(trajectories),
         "episode": {
             "index": episode,
-            **describe_episode(trajectories.episode(episode), manifest.task["spec"]),
+            **describe_episode(arrays, manifest.task["spec"]),
         },
     }
+    if found := surprises(manifest, trajectories, episode, arrays):
+        data["episode"]["surprises"] = found
     console.result(data, json, lambda: _tables(data))
 
 
@@ -149,11 +156,33 @@ def _tables(data: dict[str, Any]) -> Any:
         events.add_column(name, justify="right")
     for event in episode["events"]:
         events.add_row(f"{event['step']:,}", *(_short(event[name]) for name in names))
-    return Group(fields, "", events)
+    found = episode.get("surprises")
+    return Group(fields, "", events, *(["", _surprises(found)] if found else []))
+
+
+def _surprises(found: dict[str, Any]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=f"Most surprising steps ({found['detector']}; share at temperature {found['temperature']:g})",
+        title_justify="left",
+    )
+    values = [name for name in found["steps"][0] if name not in ("step", "score", "share")]
+    names = sorted(values, key=lambda name: isinstance(found["steps"][0][name], dict))  # rows, which are wide, last
+    for name in ("step", "score", "share", *names):
+        table.add_column(name, justify="left" if isinstance(found["steps"][0][name], dict) else "right")
+    for step in found["steps"]:
+        first = (f"{step['step']:,}", f"{step['score']:.3g}", f"{step['share']:.1%}")
+        table.add_row(*first, *(Text(_short(step[name])) for name in names))
+    return table
 
 
 def _short(value: Any) -> str:
-    """A row of an array in a table cell: numbers, cut if there are many."""
+    """A row of an array in a table cell: numbers, with their names if they have some, cut if there are many."""
+    if isinstance(value, dict):
+        text = ", ".join(f"{name} {_short(v)}" for name, v in list(value.items())[:8])
+        return text + (", ..." if len(value) > 8 else "")
     if not isinstance(value, list):
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     if value and isinstance(value[0], list):

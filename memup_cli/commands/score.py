@@ -16,7 +16,8 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
-    from ..training.detection import ScoreConfig, default_detector, detectors_of
+    from ..tasks.spec import default_detector
+    from ..training.detection import ScoreConfig, detectors_of
     from ..training.scoring import score
     from ..training.stages import check_window, open_run, prepare_device, spec_of
 
@@ -66,7 +67,7 @@ def _text(summary: dict[str, Any]) -> str:
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
     edges, counts = summary["histogram"]["edges"], summary["histogram"]["counts"]
-    lines = [f"{run}: scored. How many training steps have which uncertainty:"]
+    lines = [f"{run}: scored. {_counted(summary)}"]
     widest = max(counts) or 1
     for i, (edge, count) in enumerate(zip(edges, counts, strict=True)):
         upper = f"{edges[i + 1]:g}" if i + 1 < len(edges) else "more"
@@ -134,6 +135,13 @@ def _next(summary: dict[str, Any], run: str) -> str:
         "steps should be uncertain, try another --gamma, a longer --window or more --updates (with --restart), or more "
         f"episodes: memup collect --run {run} --episodes N."
     )
+
+
+def _counted(summary: dict[str, Any]) -> str:
+    """What the histogram counts: of many episodes, the first ones."""
+    seen, every = summary["summarised"]["episodes"], summary["summarised"]["of"]
+    which = f"{every:,} training episodes" if seen == every else f"first {seen:,} of {every:,} training episodes"
+    return f"How many of the {sum(summary['histogram']['counts']):,} steps of the {which} have which uncertainty:"
 
 
 def _probe_text(found: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ def unused(name: str) -> str:
 
 def load_task(name: str) -> type[Task]:
     """The class of a task; UsageProblem names the known ones, or says why a plug-in does not load."""
+    from .blame import described
     from .checks import wrong_kind  # it needs the options of stages, which help does without
 
     if name not in _entries():
@@ -48,7 +49,7 @@ def load_task(name: str) -> type[Task]:
     try:
         loaded: type[Task] = entry.load()
     except Exception as error:  # a plug-in can fail in any way; the others must go on working
-        raise does_not_load(name, repr(error)) from error
+        raise does_not_load(name, described(error)) from error
     if problem := wrong_kind(loaded):
         raise does_not_load(name, problem)
     return loaded

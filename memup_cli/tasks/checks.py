@@ -15,6 +15,7 @@ from stores.layout import Field
 from ..agent_configs import AGENTS, TrainAgentOptions
 from ..configs import ScoreOptions, TrainMemoryOptions
 from ..errors import MemupError, UsageProblem
+from .blame import described
 from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
 
 KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])
@@ -79,7 +80,7 @@ def told(name: str, member: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UsageProblem(
-            f"the task {name} fails at its `{member}`: {error!r}. Mend the task; nothing was collected."
+            f"the task {name} fails at its `{member}`: {described(error)}. Mend the task; nothing was collected."
         ) from error
 
 

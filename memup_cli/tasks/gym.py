@@ -1,7 +1,6 @@
 """Any Gymnasium environment whose observations are numbers and whose actions are Box or Discrete, played at random."""
 
 import copy
-import importlib
 import math
 import warnings
 from collections.abc import Callable
@@ -14,18 +13,23 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
-from ..errors import BadInput, MemupError, UsageProblem
+from ..errors import BadInput, FailedEpisode, UsageProblem
+from .blame import described
+from .imports import import_code
+from .matters import HELP as MATTERS
+from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
-from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
+from .spec import PREVIOUS_ACTION, TaskSpec
 
 DEFAULT_MAX_STEPS = 10_000
 PROBES = 4  # episodes played to learn how long they are
+ACTION_SEEDS = 2**32  # seeds of an action space
 
 
-class GymOptions(TaskOptions):
+class GymOptions(EnvironmentOptions):
     env_id: str = Option(description="Gymnasium id, e.g. CartPole-v1.", min_length=1)
     import_: str | None = Option(
-        None, alias="import", description="Module to import first, for environments registered elsewhere."
+        None, alias="import", description="Module or file to import first, which registers it: envs, path/to/envs.py."
     )
     max_steps: int | None = Option(
         None,
@@ -38,6 +42,7 @@ class GymOptions(TaskOptions):
     gamma: float | None = Option(
         None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
     )
+    matters: Matters = Option(None, description=MATTERS)
 
 
 class GymTask:
@@ -61,12 +66,7 @@ class GymTask:
         import gymnasium
 
         if self.options.import_:
-            try:
-                importlib.import_module(self.options.import_)
-            except Exception as error:  # the module is the user's: it may raise anything
-                raise UsageProblem(
-                    f"--import {self.options.import_} failed: {error!r}. Name a module that Python finds."
-                ) from error
+            import_code(self.options.import_)
         rendering: dict[str, Any] = (
             {"render_mode": render_mode} if render_mode else {}
         )  # not every environment takes it
@@ -75,10 +75,10 @@ class GymTask:
                 warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
                 env = gymnasium.make(self.options.env_id, disable_env_checker=True, **self.settings, **rendering)
         except Exception as error:  # unknown id, missing extra package, the environment's own errors
-            reason = str(error).rstrip(". ")
+            reason = str(error).rstrip(". ") if isinstance(error, gymnasium.error.Error) else described(error)
             raise UsageProblem(
-                f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, use --import MODULE for an "
-                "environment registered elsewhere, or install the package it needs."
+                f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, name the module or file "
+                "that registers it with --import, or install the package it needs."
             ) from error
         self._view: View = view_of(env.observation_space, self.options.observe, self.options.env_id)
         if self._view.is_plain:
@@ -95,7 +95,7 @@ class GymTask:
 
     @property
     def spec(self) -> TaskSpec:
-        return TaskSpec(
+        spec = TaskSpec(
             fields=self._fields,
             memory_input=("observation", PREVIOUS_ACTION),
             query=("observation", "action"),
@@ -103,7 +103,9 @@ class GymTask:
             target_kind="return",
             classes=class_counts(observation=self._env.observation_space, action=self._env.action_space),
             gamma=self.options.gamma,
+            parts=self._view.named,
         )
+        return with_rule(spec, self.options.matters)
 
     @property
     def run_name(self) -> str:
@@ -119,7 +121,10 @@ class GymTask:
 
     def typical_length(self, seed: int) -> int:
         probes = np.random.SeedSequence((seed, 3)).generate_state(PROBES)
-        return math.ceil(np.mean([len(self.episode(int(s)).arrays["reward"]) for s in probes]))
+        try:
+            return math.ceil(np.mean([len(self.episode(int(s)).arrays["reward"]) for s in probes]))
+        except FailedEpisode as error:
+            raise BadInput(f"an episode before the first, played to see how long they are: {error}") from error
 
     @property
     def _limit(self) -> int:
@@ -159,22 +164,27 @@ class GymTask:
         return threshold
 
     def episode(self, seed: int) -> Episode:
-        try:
-            return self._play(seed)
-        except MemupError:
-            raise
-        except Exception as error:  # whatever the user's environment raises is about that environment
-            raise BadInput(
-                f"{self.options.env_id} failed in the episode of seed {seed}: {error!r}. Mend the environment; "
-                "what was committed is kept."
-            ) from error
-
-    def _play(self, seed: int) -> Episode:
         fields = self._fields
-        actions = self._env.action_space
-        actions.seed(seed % 2**32)
-        observation, _ = self._env.reset(seed=seed)
         columns: tuple[list[Any], list[Any], list[float]] = ([], [], [])
+        try:
+            terminated = self._play(seed, columns)
+        except (Exception, SystemExit) as error:  # whatever the user's environment raises is about that environment
+            raise self._failed(seed, len(columns[1]) - 1, error) from error
+        arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
+        for name in ("observation", "reward"):
+            finite = np.isfinite(arrays[name]).reshape(len(arrays[name]), -1).all(1)
+            if not finite.all():
+                raise FailedEpisode(
+                    f"{self.options.env_id} gave a {name} that is not finite at step {finite.argmin()} of the episode "
+                    f"of seed {seed}. {_again(seed)} Mend the environment, or clip its values with a wrapper."
+                )
+        return Episode(arrays, seed, terminated)
+
+    def _play(self, seed: int, columns: tuple[list[Any], list[Any], list[float]]) -> bool:
+        """Fill the columns, observation, action and reward; returns whether the episode came to an end of its own."""
+        actions = self._env.action_space
+        actions.seed(seed % ACTION_SEEDS)
+        observation, _ = self._env.reset(seed=seed)
         offsets = [getattr(s, "start", 0) for s in (self._env.observation_space, actions)]
         terminated = truncated = False
         while not (terminated or truncated or len(columns[2]) >= self._limit):
@@ -183,11 +193,19 @@ class GymTask:
             columns[1].append(action - offsets[1])
             observation, reward, terminated, truncated, _ = self._env.step(action)
             columns[2].append(float(reward))
-        arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
-        for name in ("observation", "reward"):
-            if not np.isfinite(arrays[name]).all():
-                raise BadInput(
-                    f"{self.options.env_id} gave a {name} that is not finite (episode of seed {seed}). Mend the "
-                    "environment, or clip its values with a wrapper."
-                )
-        return Episode(arrays, seed, bool(terminated))
+        return bool(terminated)
+
+    def _failed(self, seed: int, step: int, error: BaseException) -> FailedEpisode:
+        where = "in the reset" if step < 0 else f"at step {step}"
+        return FailedEpisode(
+            f"{self.options.env_id} failed {where} of the episode of seed {seed}: {described(error)}. "
+            f"{_again(seed)} Mend the environment; what was committed is kept."
+        )
+
+
+def _again(seed: int) -> str:
+    """How to see an episode once more, without memup."""
+    return (
+        f"To see it again: env.action_space.seed({seed % ACTION_SEEDS}), env.reset(seed={seed}), then "
+        "env.step(env.action_space.sample())."
+    )

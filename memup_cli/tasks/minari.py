@@ -22,8 +22,10 @@ from stores.layout import Field
 
 from ..errors import BadInput, MemupError, UsageProblem
 from .gym import GymOptions, GymTask
+from .matters import HELP as MATTERS
+from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
-from .spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
+from .spec import PREVIOUS_ACTION, TaskSpec
 
 MEMUP = "memup"  # the key in a data set's metadata that holds the spec of the task it was exported from
 INSTALL = "pip install 'minari[hdf5]>=0.5.4'"
@@ -31,7 +33,7 @@ OWN = ("observation", "action", "reward")  # the fields that a data set has a pl
 MOST_SEED = 2**63
 
 
-class MinariOptions(TaskOptions):
+class MinariOptions(EnvironmentOptions):
     dataset: str = Option(
         description="Folder of a Minari data set, or its id below Minari's own folder (MINARI_DATASETS_PATH).",
         min_length=1,
@@ -44,11 +46,12 @@ class MinariOptions(TaskOptions):
         None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
     )
     import_: str | None = Option(
-        None, alias="import", description="Module to import for the environment, should agents act in it."
+        None, alias="import", description="Module or file to import for the environment, should agents act in it."
     )
     gamma: float | None = Option(
         None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
     )
+    matters: Matters = Option(None, description=MATTERS)
 
     @field_validator("dataset")
     @classmethod
@@ -130,6 +133,10 @@ class MinariTask:
 
     @cached_property
     def spec(self) -> TaskSpec:
+        return with_rule(self._own_spec, self.options.matters)
+
+    @property
+    def _own_spec(self) -> TaskSpec:
         spaces = {"observation": self._view.space, "action": self._storage.action_space}
         fields = tuple(field_of(name, space, self._name) for name, space in spaces.items())
         if MEMUP in self._metadata:
@@ -142,6 +149,7 @@ class MinariTask:
             target_kind="return",
             classes=class_counts(**spaces),
             gamma=self.options.gamma,
+            parts=self._view.named,
         )
 
     def _exported(self, fields: tuple[Field, ...]) -> TaskSpec:

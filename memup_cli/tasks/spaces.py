@@ -56,6 +56,12 @@ class View:
     def is_plain(self) -> bool:
         return self.parts[0].path == () and not self.flattened
 
+    @property
+    def named(self) -> tuple[tuple[str, int], ...]:
+        """The parts that have a name, and how many columns of a row each is."""
+        size = _size if self.flattened else lambda space: math.prod(space.shape)
+        return tuple((part.name, size(part.space)) for part in self.parts if part.path)
+
     def describe(self) -> str:
         names = ", ".join(part.name for part in self.parts if part.path) or "the observation"
         told = f"observations are {names}" + (f", as {self.space.shape[0]} numbers" if self.flattened else "")  # type: ignore[index]

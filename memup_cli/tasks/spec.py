@@ -68,6 +68,7 @@ class TaskSpec:
     solved: float | None = None  # the task is solved with a lower RMSE than this, or a higher accuracy
     near: float | None = None  # numbers: a prediction less than this away from y is as good as right
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
+    parts: tuple[tuple[str, int], ...] = ()  # what the columns of an observation are: names, and how many each has
 
     @property
     def detectors(self) -> tuple[str, ...]:
@@ -83,7 +84,12 @@ class TaskSpec:
         values["fields"] = tuple(Field(f["name"], f["dtype"], tuple(f["shape"])) for f in values["fields"])
         values["evaluate"] = StepRule(**values["evaluate"]) if values["evaluate"] else None
         values["memory_input"], values["query"] = tuple(values["memory_input"]), tuple(values["query"])
+        values["parts"] = tuple((name, int(count)) for name, count in values.get("parts", ()))
         return TaskSpec(**values)
+
+
+def default_detector(spec: TaskSpec) -> str:
+    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
 
 
 class TaskOptions(BaseModel):

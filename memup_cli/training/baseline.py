@@ -25,7 +25,7 @@ from .baseline_windows import check_slab, next_batch, open_windows, window_loss
 from .choosing import discount
 from .descent import Course, descend
 from .goals import check_goals, reached
-from .matters import Matters
+from .importance import Matters
 from .room import free_bytes, predict_bytes
 from .stages import (
     conclude,

@@ -11,7 +11,7 @@ from stores.reader import Shard, Trajectories
 from ..models.baselines import SPAN, Baseline
 from ..tasks.spec import TaskSpec
 from .evaluation import SWEEP, Predictions, Reader, episode_targets, joined_predictions, read_block
-from .matters import Matters
+from .importance import Matters
 
 ACTIVATION_BYTES = 256 << 20  # of one forward pass, about
 FLOATS_PER_UNIT = 16  # that a step needs at the same time in a forward pass without gradients, about

@@ -8,10 +8,10 @@ from stores.schedule import Visit
 from ..configs import TrainMemoryOptions
 from ..errors import StageMissing, UsageProblem
 from ..runs import quoted
-from ..tasks.spec import TaskSpec
-from .detection import default_detector, detectors_of
+from ..tasks.spec import TaskSpec, default_detector
+from .detection import detectors_of
 from .gains import candidates_wanted
-from .matters import recorded_scale
+from .importance import recorded_scale
 from .selection import SuffixTop
 from .stages import require
 from .windows import Exploring, chooser, stored_scores, uniform_scores

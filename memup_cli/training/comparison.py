@@ -8,7 +8,7 @@ from stores.manifest import Manifest
 
 from .baseline_evaluation import predict_baseline
 from .evaluation import Predictions, predict_split
-from .matters import Matters
+from .importance import Matters
 from .stages import require, spec_of, split_of
 from .weights import load_baseline, load_model
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ..models.detectors import Detector
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import TaskSpec, default_detector
 from .fitting import Fitting, Saving, fit
 from .reservoir import Reservoir
 
@@ -28,10 +28,6 @@ class ScoreConfig:
     @property
     def discount(self) -> float:
         return self.gamma or 0.0
-
-
-def default_detector(spec: TaskSpec) -> str:
-    return {"return": "quantile", "classes": "classifier", "scalar": "regression"}[spec.target_kind]
 
 
 def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ from stores.errors import StoreError, UnfitEpisode
 from stores.groups import Episode, misfit
 from stores.layout import Layout
 
-from ..errors import BadInput, MemupError
+from ..errors import BadInput, FailedEpisode, MemupError
+from ..tasks.blame import described
 from ..tasks.spec import DataSet, Loading, SideBySide, Streamed, Task, TaskSpec
 
 TOLD = (MemupError, StoreError)  # what says by itself what to do
@@ -32,8 +33,11 @@ class GroupRequest:
     def name(self, index: int) -> str:
         return f"episode {index} of the {self.split} split of the task {self.task}"
 
+    def seed_of(self, index: int) -> int:
+        return episode_seed(self.seed, self.split, index)
+
     def failed(self, index: int, error: BaseException) -> BadInput:
-        return BadInput(f"{self.name(index)} failed: {error!r}. {KEPT}")
+        return BadInput(f"{self.name(index)} failed: {described(error)}. Its seed is {self.seed_of(index)}. {KEPT}")
 
 
 def episode_seed(seed: int, split: str, index: int) -> int:
@@ -43,7 +47,7 @@ def episode_seed(seed: int, split: str, index: int) -> int:
 
 
 def seeds_of(request: GroupRequest) -> list[int]:
-    return [episode_seed(request.seed, request.split, index) for index in range(request.first, request.stop)]
+    return [request.seed_of(index) for index in range(request.first, request.stop)]
 
 
 def episodes_of(task: Task, request: GroupRequest) -> Iterator[Episode]:
@@ -52,6 +56,8 @@ def episodes_of(task: Task, request: GroupRequest) -> Iterator[Episode]:
     for index in range(request.first, request.stop):
         try:
             episode = next(made, None)
+        except FailedEpisode as error:
+            raise BadInput(f"{request.name(index)}: {error}") from error
         except (Exception, SystemExit) as error:  # not what signals raise, nor what abandons a worker's episode
             if isinstance(error, TOLD) or (isinstance(error, OSError) and isinstance(task, Loading)):
                 raise  # a task that reads files can be refused them, as memup itself can

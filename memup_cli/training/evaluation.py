@@ -17,7 +17,7 @@ from ..models.contexts import SEEN, CarriedContext, TotalsContext, WindowContext
 from ..models.predictor import MemoryModel
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .candidates import distinct, window_steps
-from .matters import EpisodeMatters, Matters
+from .importance import EpisodeMatters, Matters
 from .targets import previous_actions, targets
 
 SIDE_BY_SIDE = 64  # episodes: what a step of the memory costs hardly depends on how many there are

@@ -12,7 +12,7 @@ from ..configs import TrainMemoryOptions
 from ..models.detectors import Detector
 from ..tasks.spec import TaskSpec
 from .blocks import Steps, Targets, blocks
-from .matters import Scale, main_steps, selection_mass
+from .importance import Scale, main_steps, selection_mass
 from .uncertainty import batch_steps, score_steps
 
 EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least ...
@@ -34,7 +34,8 @@ class Looked:
     gain: np.ndarray | None
 
     def part(self, a: int, b: int) -> "Looked":
-        return Looked(**{name: None if values is None else values[a:b] for name, values in vars(self).items()})
+        known = {name: values for name, values in vars(self).items() if values is not None}
+        return replace(self, **{name: values[a:b] for name, values in known.items()})
 
     def extended(self, more: "Looked") -> "Looked":
         """With the steps that follow; no more than the last ones that are looked at."""

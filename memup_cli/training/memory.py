@@ -29,8 +29,8 @@ from .choosing import discount, scored_by, stored_choice
 from .descent import Course, descend
 from .evaluation import Predictions, predict_split
 from .goals import check_goals, reached
+from .importance import Matters, recorded_scale
 from .learner import MemoryLearner
-from .matters import Matters, recorded_scale
 from .rarity import sample_features
 from .selection import SuffixTop
 from .stages import (

@@ -27,9 +27,9 @@ from ..interrupts import StopFlag
 from ..models.detectors import Detector
 from ..models.probe import Probe
 from ..runs import STORED, altered_weights
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import TaskSpec, default_detector
 from . import checkpoint
-from .detection import ScoreConfig, default_detector, detectors_of, train_detector
+from .detection import ScoreConfig, detectors_of, train_detector
 from .discounts import choose_gamma
 from .examining import examine
 from .fitting import Saving

@@ -18,7 +18,7 @@ from stores.scores import ScoreReader, score_path
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .evaluation import Piece, Reader, block_size, episode_targets, pieces
-from .matters import Matters
+from .importance import Matters
 from .selection import select
 from .stages import split_of
 

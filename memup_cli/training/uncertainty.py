@@ -20,7 +20,7 @@ from ..runs import STORED
 from ..tasks.spec import TaskSpec
 from .blocks import Steps, Targets, block_steps, blocks
 from .detection import ScoreConfig
-from .matters import Scale
+from .importance import Scale
 from .reservoir import row_codes
 from .stages import split_of, stored_of
 
@@ -139,6 +139,7 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
         "usual_score": scale.usual,
         "spread": scale.spread,
         "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
+        "summarised": {"episodes": len(ends), "of": len(train)},
         "top_score_mean": float(np.mean(top)),
         "top_steps_from_end": {
             "median": float(np.median(ends)),

@@ -61,7 +61,7 @@ TASKS = {"bad": "Bad", "vouched": "Vouched", "stepped": "Stepped", "blocks": "Bl
 SMALL = ["--length", 8, "--episodes", 4, "--test-episodes", 1, "--workers", 1, "--run", "run"]
 FIRST = "episode 0 of the train split of the task {} "
 WAYS = {
-    "fails": "failed: ZeroDivisionError('my environment broke'). Mend the task; what was committed is kept.",
+    "fails": "failed: ZeroDivisionError('my environment broke') in site/plugin.py, line 18. Its seed is ",
     "stops": "failed: ",
     "opens": "failed: FileNotFoundError(",
     "exits": "failed: SystemExit(5)",

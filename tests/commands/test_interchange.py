@@ -1,5 +1,7 @@
 """Runs and Minari data sets: out and in again, and what cannot be brought in."""
 
+import json
+
 import gymnasium
 import minari
 import numpy as np
@@ -71,6 +73,20 @@ def test_a_run_goes_out_and_comes_back_and_trains(memup, root):
     trained = memup("train-memory", "--run", "back", "--updates", 10, "--json").json
     assert trained["updates"] == 10
     memup("train-agent", "--run", "back", "--steps", 500, "--envs", 8)
+
+
+def test_the_steps_that_matter_can_be_named(memup, root):
+    memup("collect", "tmaze", "--length", 20, "--episodes", 5, "--test-episodes", 0, "--run", "run")
+    memup("export", "minari", "--run", "run", "--id", "mazes/random-v0")
+    memup("import", "minari", "mazes/random-v0", "--run", "back", "--matters", "reward!=0")
+    task = json.loads((memup.folder / "back/manifest.json").read_text())["task"]
+    assert task["options"]["matters"] == "reward!=0"
+    assert task["spec"]["evaluate"] == {"field": "reward", "value": 0.0, "column": None, "equal": False}
+    write("parts-v0", spaces.Dict(hint=spaces.Box(0, 1, (1,), np.float32), at=spaces.Discrete(3)), spaces.Discrete(2))
+    memup("import", "minari", "parts-v0", "--run", "parts", "--matters", "at[2]=1")
+    spec = json.loads((memup.folder / "parts/manifest.json").read_text())["task"]["spec"]
+    assert spec["evaluate"] == {"field": "observation", "value": 1.0, "column": 2, "equal": True}
+    assert "it has observation[0] to" in memup("import", "minari", "parts-v0", "--matters", "hints=1", code=2).err
 
 
 def test_minari_reads_what_was_exported(memup, root):

@@ -10,7 +10,7 @@ import zarr
 
 import memup_cli
 from stores.reader import Trajectories
-from tests.cli import COLLECT_MAZE, Memup, files_of
+from tests.cli import COLLECT_MAZE, Memup, episodes, files_of
 
 
 def rmse(memup: Memup, *options: object) -> float:
@@ -84,6 +84,18 @@ def test_every_variant_trains(memup, maze, options):
     done = memup("train-memory", "--run", "run", "--rollout", 5, "--updates", 60, *options, "--json").json
     assert done["updates"] == 60
     assert np.isfinite(done["rmse"])
+
+
+def test_the_histogram_says_which_steps_it_counts(memup):
+    collect = ["collect", "tmaze", "--length", 20, "--episodes", 2200, "--test-episodes", 2, "--run", "run"]
+    for shard in ("0/2", "1/2"):
+        memup(*collect, "--shard", shard)
+    told = memup("score", "--run", "run", "--updates", 5).out
+    assert "steps of the first 1,100 of 2,200 training episodes have which uncertainty:" in told
+    memup(*collect[:-1], "small", "--episodes", 40)
+    told = memup("score", "--run", "small", "--updates", 5).out
+    steps = sum(len(episode["reward"]) for episode in episodes(memup.folder / "small"))
+    assert f"How many of the {steps:,} steps of the 40 training episodes have which uncertainty:" in told
 
 
 def test_class_targets_and_online_scores_train(memup):
@@ -207,3 +219,14 @@ def test_a_stretch_is_at_most_an_episode_and_a_dry_run_tells_what_would_be_done(
     memup("train-memory", *options)
     assert "up to date" in memup("train-memory", *options, "--dry-run").out
     assert "updates was 3" in memup("train-memory", *options, "--updates", 4, "--dry-run", code=2).err
+
+
+def test_inspect_shows_what_the_scores_found_in_an_episode(memup, maze):
+    episode = memup("inspect", "--run", "run", "--episode", 3, "--json").json["episode"]
+    top = episode["surprises"]["steps"][0]
+    assert top["step"] == episode["length"] - 1
+    assert top["share"] > 0.99
+    assert top["reward"] in (4.0, -3.0)
+    assert len(episode["surprises"]["steps"]) == 10
+    memup("collect", "tmaze", "--length", 40, "--episodes", 20, "--run", "run", "--restart")  # other episodes
+    assert "surprises" not in memup("inspect", "--run", "run", "--json").json["episode"]

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from memup_cli.tasks.spec import default_detector
 from memup_cli.training import blocks, uncertainty
 from memup_cli.training.detection import ScoreConfig
-from memup_cli.training.scoring import default_detector, score
+from memup_cli.training.scoring import score
 from memup_cli.training.stages import open_run, spec_of
 from stores.groups import Episode
 from stores.layout import Field, Layout

@@ -9,8 +9,7 @@ from stores.manifest import Manifest
 from stores.reader import Shard
 from stores.scores import ScoreReader, score_path
 
-from ..tasks.spec import StepRule, TaskSpec
-from .detection import default_detector
+from ..tasks.spec import StepRule, TaskSpec, default_detector
 
 KEPT = 0.999  # of an episode's mass: the steps with the rest are left out
 STANDS_OUT = 0.5  # of the way from the usual score to the highest ones
