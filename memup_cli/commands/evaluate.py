@@ -29,7 +29,16 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from ..interrupts import StopFlag
     from ..training.evaluation import summary
     from ..training.memory import Comparison, recorded_job, train_without
-    from ..training.stages import continue_command, digests, open_run, prepare_device, record, require, spec_of
+    from ..training.stages import (
+        continue_command,
+        digests,
+        open_run,
+        prepare_device,
+        record,
+        require,
+        require_test,
+        spec_of,
+    )
     from ..training.timeline import timelines
     from ..training.weights import load_model
 
@@ -38,6 +47,7 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     config = require(manifest, "train-memory")["config"]
     spec = spec_of(manifest)
     model = load_model(manifest, options.checkpoint).to(device)
+    require_test(manifest)
     if stage.dry_run:
         plan = {"run": str(manifest.run), "config": options.model_dump()}
         console.result(plan, stage.json_, lambda: f"Would evaluate the {options.checkpoint} memory of {manifest.run}.")
@@ -221,10 +231,11 @@ def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
 
     from ..runs import quoted
     from ..training.comparison import compare, trained_methods
-    from ..training.stages import digests, open_run, prepare_device, record
+    from ..training.stages import digests, open_run, prepare_device, record, require_test
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)
+    require_test(manifest)
     methods = trained_methods(manifest)
     if methods in ([], ["train-memory"]):
         raise StageMissing(

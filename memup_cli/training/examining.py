@@ -34,6 +34,7 @@ class Looked:
     gain: np.ndarray | None
 
     def part(self, a: int, b: int) -> "Looked":
+        a = max(a, b - LONGEST)
         known = {name: values for name, values in vars(self).items() if values is not None}
         return replace(self, **{name: values[a:b] for name, values in known.items()})
 
@@ -102,13 +103,13 @@ def _episodes(
     split: Trajectories, spec: TaskSpec, detector: Detector, gamma: float, gains: Detector | None
 ) -> Iterator[Looked]:
     """One after the other; of a long one, the last steps."""
-    window = max(detector.window, gains.window if gains else 1)
+    window, batch = max(detector.window, gains.window if gains else 1), batch_steps(spec, detector)
     fields = (*spec.query, spec.target, *([spec.evaluate.field] if spec.evaluate else []))
     for shard, group in split.groups():
         targets = Targets(shard, group, spec, gamma)
         begun: tuple[int, Looked] | None = None  # where it starts, and what was seen of it so far
-        for block in blocks(shard, group, fields, window - 1):
-            seen = _see(block, targets(block), spec, detector, gains)
+        for block in blocks(shard, group, fields, window - 1, batch):
+            seen = _see(block, targets(block), spec, detector, gains, batch)
             for a, b in block.episodes():
                 start, here = block.first + int(block.starts[a]), seen.part(a, b)
                 if begun and begun[0] == start:
@@ -121,8 +122,8 @@ def _episodes(
             yield begun[1]
 
 
-def _see(block: Steps, y: np.ndarray, spec: TaskSpec, detector: Detector, gains: Detector | None) -> Looked:
-    batch, rule = batch_steps(spec, detector), spec.evaluate
+def _see(block: Steps, y: np.ndarray, spec: TaskSpec, detector: Detector, gains: Detector | None, batch: int) -> Looked:
+    rule = spec.evaluate
     return Looked(
         scores=score_steps(detector, block, y, spec.query, batch),
         deviation=score_steps(detector, block, y, spec.query, batch, deviations=True),

@@ -261,7 +261,7 @@ class Comparison:
 
 def without_memory(job: MemoryJob) -> MemoryJob:
     """The same training of a predictor that sees only the context."""
-    updates = min(job.options.updates, max(WITHOUT_UPDATES, job.options.updates // 5))
+    updates = min(job.options.updates, max(WITHOUT_UPDATES, job.options.updates // 20))
     plain = {"cell": "none", "hidden": 1, "layers": 1, "embedding": 0, "novelty_gates": False, "horizon": 1.0}
     plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 250}
     plain |= {"updates": updates, "until_rmse": None, "until_mse": None, "until_accuracy": None}

@@ -183,6 +183,11 @@ def stored_of(manifest: Manifest, folder: str) -> Trajectories:
     return Trajectories(manifest.run / "trajectories" / folder, manifest.stages["collect"]["config"]["shards"])
 
 
+def require_test(manifest: Manifest) -> None:
+    if not len(split_of(manifest, "test")):
+        raise UsageProblem(f"{manifest.run} has no test episodes to evaluate on; collect some with --test-episodes")
+
+
 def check_window(manifest: Manifest, window: int) -> None:
     """UsageProblem if a window that was asked for is longer than any episode."""
     longest = int(split_of(manifest, "train").lengths.max())

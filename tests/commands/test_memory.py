@@ -9,6 +9,9 @@ import torch
 import zarr
 
 import memup_cli
+from memup_cli.training.memory import Comparison, recorded_job
+from memup_cli.training.stages import open_run
+from memup_cli.training.weights import load_model
 from stores.reader import Trajectories
 from tests.cli import COLLECT_MAZE, Memup, episodes, files_of
 
@@ -91,11 +94,11 @@ def test_the_histogram_says_which_steps_it_counts(memup):
     for shard in ("0/2", "1/2"):
         memup(*collect, "--shard", shard)
     told = memup("score", "--run", "run", "--updates", 5).out
-    assert "steps of the first 1,100 of 2,200 training episodes have which uncertainty:" in told
+    assert "steps of the first 1,100 of 1,980 training episodes have which uncertainty:" in told
     memup(*collect[:-1], "small", "--episodes", 40)
     told = memup("score", "--run", "small", "--updates", 5).out
-    steps = sum(len(episode["reward"]) for episode in episodes(memup.folder / "small"))
-    assert f"How many of the {steps:,} steps of the 40 training episodes have which uncertainty:" in told
+    steps = sum(len(episode["reward"]) for episode in episodes(memup.folder / "small")[:30])
+    assert f"How many of the {steps:,} steps of the 30 training episodes have which uncertainty:" in told
 
 
 def test_class_targets_and_online_scores_train(memup):
@@ -104,10 +107,14 @@ def test_class_targets_and_online_scores_train(memup):
         *("train-memory", "--run", "run", "--scores", "online", "--rollout", 6, "--targets", 4),
         *("--updates", 150, "--json"),
     ).json
-    last = memup("evaluate", "memory", "--run", "run", "--json").json
-    assert last["accuracy"] == pytest.approx(first["accuracy"])
-    best = memup("evaluate", "memory", "--run", "run", "--checkpoint", "best", "--json").json
-    assert best["accuracy"] == pytest.approx(first["best_accuracy"])
+    manifest = open_run(memup.folder / "run")
+    compare = Comparison(recorded_job(manifest, torch.device("cpu"), quiet=True))
+    for which, accuracy in (("last", first["accuracy"]), ("best", first["best_accuracy"])):
+        found = compare.predict(load_model(manifest, which), "validation", None)
+        assert found.metrics()["accuracy"] == pytest.approx(accuracy)
+        shown = memup("evaluate", "memory", "--run", "run", "--checkpoint", which, "--json").json
+        tested = compare.predict(load_model(manifest, which), "test", None)
+        assert shown["accuracy"] == pytest.approx(tested.metrics()["accuracy"])
     memup("score", "--run", "run", "--updates", 300)
     shown = memup("score", "--run", "run", "--updates", 300, "--json").json
     assert shown["separates"]
@@ -130,9 +137,15 @@ def test_cuda_without_cuda_is_a_clear_message(memup, maze, command):
     assert "CUDA" in memup(*command, "--run", "run", "--device", "cuda", code=2).err
 
 
-def test_a_run_without_test_episodes_is_refused(memup):
-    memup("collect", "copy", "--episodes", 20, "--test-episodes", 0, "--run", "run")
-    assert "--test-episodes" in memup("train-memory", "--run", "run", "--scores", "online", code=2).err
+def test_a_run_without_test_episodes_is_trained_and_not_evaluated(memup):
+    memup("collect", "copy", "--length", 24, "--episodes", 20, "--test-episodes", 0, "--run", "run")
+    memup("train-memory", "--run", "run", "--scores", "online", "--updates", 2)
+    assert "--test-episodes" in memup("evaluate", "memory", "--run", "run", code=2).err
+
+
+def test_a_run_without_episodes_for_validation_is_refused(memup):
+    memup("collect", "copy", "--episodes", 1, "--run", "run")
+    assert "at least 2" in memup("train-memory", "--run", "run", "--scores", "online", code=2).err
 
 
 def test_a_detector_that_does_not_fit_is_refused_before_anything_is_lost(memup, maze):

@@ -37,7 +37,7 @@ def long_runs(tmp_path_factory) -> Path:
     sizes = {"tmaze": 300_000, "copy": 1_200_000, "scattered-copy": 1_200_000, "add": 300_000}
     for task, length in sizes.items():
         memup("collect", task, "--length", length, "--episodes", 2, "--test-episodes", 1, "--run", task)
-    enough = ("--length", 300_000, "--episodes", 10, "--test-episodes", 1)  # as the probe needs
+    enough = ("--length", 300_000, "--episodes", 20, "--test-episodes", 1)  # as the probe needs
     memup("collect", "tmaze", *enough, "--run", "probed")
     return memup.folder
 

@@ -131,7 +131,7 @@ def test_what_is_no_surprise_may_fill_up_what_is_useful_but_noise_may_not():
 
 def test_the_targets_of_a_long_episode_are_those_of_all_its_scores_in_ram(memup):
     run = memup.folder / "run"
-    memup("collect", "tmaze", "--length", 600_000, "--episodes", 2, "--test-episodes", 1, "--run", run)
+    memup("collect", "tmaze", "--length", 600_000, "--episodes", 4, "--test-episodes", 1, "--run", run)
     memup("score", "--run", run, "--updates", 20)
     shard = split_of(open_run(run), "train").shards[0]
     visit = Visit(0, shard, 1, 0)
