@@ -33,6 +33,7 @@ from ..runs import (
     refresh_collect,
 )
 from ..tasks.spec import TaskSpec
+from .growth import growth_since
 
 
 def open_run(run: Path | None) -> Manifest:
@@ -75,8 +76,9 @@ def require(manifest: Manifest, stage: str) -> dict[str, Any]:
             f"{manifest.run} has no complete {stage} stage; run `{again(manifest, stage, restart=False)}` first"
         )
     if stale := manifest.stale(stage):
+        why = growth_since(manifest, entry.get("inputs", {})) or f"{', '.join(stale)} changed"
         raise StageMissing(
-            f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run "
+            f"the {stage} stage of {manifest.run} is stale: {why} since it ran. Run "
             f"`{again(manifest, stage, restart=True)}` first."
         )
     return entry
@@ -102,6 +104,11 @@ def is_up_to_date(
             "discard its result, or another --run."
         )
     if entry.get("inputs") != inputs:
+        if grew := growth_since(manifest, entry.get("inputs", {})):
+            raise StageMissing(
+                f"{grew} since {stage} was run on {manifest.run}. Run `{again(manifest, stage, restart=True)}` to run "
+                "it again on those there are now."
+            )
         names = [n for n in inputs if entry.get("inputs", {}).get(n) != inputs[n]]
         raise StageMissing(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
