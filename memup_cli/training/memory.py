@@ -1,7 +1,7 @@
 """The train-memory stage: the paper's algorithm 1, streaming from disk."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from .candidates import Candidates, gather_candidates
 from .choosing import scored_by, stored_choice
 from .descent import Course, descend
 from .evaluation import predict_split
+from .extending import Earlier, earlier_parts
 from .goals import check_goals, reached
 from .learner import MemoryLearner
 from .rarity import sample_features
@@ -59,6 +60,7 @@ class MemoryJob:
     restart: bool
     quiet: bool
     initial: MemoryModel | None = None  # weights to go on from
+    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def config(self) -> dict[str, Any]:
@@ -159,7 +161,7 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
 def is_done(job: MemoryJob) -> bool:
     """Whether the run has this memory already; an error if it has another that only --restart may discard."""
     begun = checkpoint.exists(job.folder)
-    return is_up_to_date(job.manifest, "train-memory", job.config, _inputs(job), job.restart, begun)
+    return is_up_to_date(job.manifest, "train-memory", job.config, _inputs(job), job.restart, begun, "updates")
 
 
 def _inputs(job: MemoryJob) -> dict[str, str]:
@@ -179,8 +181,12 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
                 f"surprise of the {job.detector} detector",
                 job.quiet,
             )
+        if not job.restart:
+            parts = earlier_parts(job.manifest, "train-memory", job.config, "updates", job.folder, job.quiet)
+            job = replace(job, earlier=parts)
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
-        note("running", config=job.config, inputs=_inputs(job), progress=progress, outputs={})
+        made: dict[str, Any] = {"outputs": {}, "weights": {}}
+        note("running", config=job.config, inputs=_inputs(job), progress=progress, earlier=job.earlier, **made)
         try:
             metrics = _train(job, world, stop, still_ours)
         except BadInput as error:
@@ -212,6 +218,7 @@ def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[]
         lr=options.lr,
         lr_end=options.lr_end,
         updates=options.updates,
+        earlier=world.from_first(lambda: job.earlier),
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
         quiet=job.quiet,

@@ -33,6 +33,7 @@ from ..runs import (
     refresh_collect,
 )
 from ..tasks.spec import TaskSpec
+from .extending import is_extension
 from .growth import growth_since
 
 
@@ -91,16 +92,28 @@ def digests(manifest: Manifest, *names: str) -> dict[str, str]:
 
 
 def is_up_to_date(
-    manifest: Manifest, stage: str, config: dict[str, Any], inputs: dict[str, str], restart: bool, begun: bool
+    manifest: Manifest,
+    stage: str,
+    config: dict[str, Any],
+    inputs: dict[str, str],
+    restart: bool,
+    begun: bool,
+    counted: str = "",
 ) -> bool:
-    """Whether there is nothing to do. Once something is saved, a change of options or inputs needs a restart."""
+    """Whether there is nothing to do. Once something is saved, a change of options or inputs needs a restart.
+
+    There may be more of what is counted: updates or steps.
+    """
     entry = manifest.stages.get(stage)
     if restart or not entry or not (begun or entry["status"] == "complete"):
         return False
+    extended = bool(counted) and is_extension(manifest, stage, config, counted)
     differences = changed(entry["config"], config)
-    if differences:
+    if differences and not extended:
+        fewer = counted and entry["config"].get(counted, 0) > config[counted]
+        why = f" There can be more {counted}, but none can be taken back." if fewer else ""
         raise UsageProblem(
-            f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}. Use --restart to "
+            f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}.{why} Use --restart to "
             "discard its result, or another --run."
         )
     if entry.get("inputs") != inputs:
@@ -121,7 +134,7 @@ def is_up_to_date(
             f"{altered[0]} is missing, damaged or not what was trained. Run "
             f"`{again(manifest, stage, restart=True)}` to train it again."
         )
-    return bool(entry["status"] == "complete")
+    return bool(entry["status"] == "complete") and not extended
 
 
 def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[], None] = allowed, **more: Any) -> None:
