@@ -75,9 +75,9 @@ def earlier_parts(
     now = before.extended(done, config[counted])
     if 0 < done < now.total:
         console.note(
-            f"{stage}: extended at {done:,} to {now.total:,} {counted}. From here on the learning rate {FALLS[counted]} "
-            f"{now.total:,} {counted}. The result is not exactly that of {now.total:,} from the start, because the "
-            f"first {done:,} followed a shorter course",
+            f"{stage}: extended at {done:,} to {now.total:,} {counted}. From here on the learning rate "
+            f"{FALLS[counted]} {now.total:,} {counted}. The result is not exactly that of {now.total:,} from the "
+            f"start, because the first {done:,} followed a shorter course",
             quiet,
         )
     return now.earlier
