@@ -9,9 +9,9 @@ from .options import command_function
 
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
 
-It can be stopped at any time; the same command again continues from the last checkpoint. A run can have several
-agents, one of each kind. A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what
-would be used.
+It can be stopped at any time; the same command again continues from the last checkpoint, and with more --steps
+from its end. A run can have several agents, one of each kind. A task can bring a recipe, which comes before the
+defaults below; --dry-run --json shows what would be used.
 
 Example: memup train-agent --agent ppo --until-success 0.99"""
 

@@ -11,7 +11,7 @@ HELP = """Train a supervised baseline on the same data: an LSTM, a minGRU, an SR
 
 It sees whole sequences, with gradients through all of them, or with --truncate windows of so many steps. What an
 update needs is predicted first; a model that will not fit is recorded as out of memory. It can be stopped at any time;
-the same command again continues. A run can have several baselines side by side.
+the same command again continues, and with more --updates from its end. A run can have several baselines side by side.
 
 Example: memup train-baseline --model transformer --truncate 20"""
 

@@ -9,6 +9,7 @@ from .options import command_function
 HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
 
 It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
+With more --updates, also a finished training goes on from its end.
 
 A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what would be used.
 
