@@ -41,14 +41,18 @@ class CollectOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    episodes: int | None = Field(None, ge=1, description="Training episodes (default: per task).")
+    episodes: int | None = Field(
+        None, ge=1, description="Training episodes (default: per task); a run can be given more."
+    )
     validation_episodes: int | None = Field(
         None,
         ge=1,
         description="How many of the training episodes, the last ones, are kept to choose by: when to stop, which "
         "weights are best (default: a tenth, at least 10 and at most 1,000).",
     )
-    test_episodes: int | None = Field(None, ge=0, description="Test episodes (default: per task).")
+    test_episodes: int | None = Field(
+        None, ge=0, description="Test episodes (default: per task); a run can be given more."
+    )
     workers: int | None = Field(None, ge=1, le=1024, description="Threads or processes (default: the CPUs you have).")
     shard: str = Field("0/1", description="Collect only part I of N (I/N, I from 0): for job arrays.")
     commit_every: float = Field(

@@ -154,8 +154,8 @@ def collect_progress(manifest: Manifest, config: dict[str, Any]) -> tuple[int, l
                     opened = Shard(path)
                     found = opened.identity
                     same = found.options == options and found.task == task and found.seed == config["seed"]
-                    place = (found.split, found.shard, found.first, found.episodes)
-                    if same and place == (split, shard, first, stop - first):
+                    place = (found.split, found.shard, found.first)
+                    if same and place == (split, shard, first) and found.episodes <= stop - first:
                         have = opened.state.available(opened.layout)
                         problem = "unfinished" if have < stop - first else ""
                     else:

@@ -5,13 +5,14 @@
   episodes/row               (episodes, columns): where each episode starts, its length, seed, end and checksum
                              attributes.memup.committed = episodes that count  <- the commit point
 
-A *commit group* is group_episodes consecutive episodes. It starts on a chunk boundary and its tail is padded, so no
-committed chunk is ever written again, and what a group holds does not depend on where or when it was written.
+A *commit group* is group_episodes consecutive episodes. It starts on a chunk boundary and its tail is padded, so what a
+group holds does not depend on where or when it was written. No committed chunk is ever written again, but those of a
+last group that is not full, when the shard grows: the new ones hold the same steps, and more where the padding was.
 """
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,22 +97,23 @@ class Layout:
         return -(-episodes // self.group_episodes)
 
 
-def plan(fields: tuple[Field, ...], *, maximum: int | None, typical: int, episodes: int, stepped: bool) -> Layout:
+def plan(fields: tuple[Field, ...], *, maximum: int | None, typical: int, stepped: bool) -> Layout:
     """Choose chunk and group sizes for episodes of at most `maximum` (if known) and `typical` steps.
 
     Short episodes share a chunk of some megabytes; an episode longer than a megabyte gets chunks of its own.
     Environments that must be stepped get small groups, because a group is what a killed job repeats.
+    How many episodes there are does not matter: a run that grows has the bytes of one begun with as many.
     """
     row = max(max(f.row_bytes for f in fields), 1)
     steps = max(MIN_CHUNK_STEPS, CHUNK_BYTES // row // 8 * 8)
     if stepped:
         group = max(1, STEPPED_GROUP // max(typical, 1))
-        return Layout(fields, min(steps, STEPPED_GROUP), min(group, max(episodes, 1)))
+        return Layout(fields, min(steps, STEPPED_GROUP), group)
     if maximum is None:
         group = min(max(1, 4 * steps // max(typical, 1)), MAX_GROUP_EPISODES)
-        return Layout(fields, steps, min(group, max(episodes, 1)))
+        return Layout(fields, steps, group)
     if maximum <= steps:
-        group = min(max(1, GROUP_BYTES // row // maximum), max(episodes, 1), MAX_GROUP_EPISODES)
+        group = min(max(1, GROUP_BYTES // row // maximum), MAX_GROUP_EPISODES)
         return Layout(fields, _round_up(group * maximum), group)
     return Layout(fields, _round_up(-(-maximum // -(-maximum // steps))), 1)
 
@@ -123,7 +125,7 @@ def _round_up(steps: int) -> int:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a shard holds; written once, at its creation, into the group's attributes."""
+    """What a shard holds; written into the group's attributes at its creation, and when it is to hold more."""
 
     task: str
     options: dict[str, Any]
@@ -134,6 +136,11 @@ class Identity:
     first: int  # index in the split of the shard's first episode
     episodes: int
     layout: Layout
+
+    def grows_to(self, other: "Identity") -> bool:
+        """Whether other is this shard with as many episodes or more, however they are cut."""
+        same = replace(other, episodes=self.episodes, layout=self.layout) == self
+        return same and self.layout.fields == other.layout.fields and self.episodes <= other.episodes
 
     def to_attributes(self) -> dict[str, Any]:
         values = {"format": FORMAT, **asdict(self)}
@@ -213,6 +220,7 @@ def rows_metadata(
     next_chunk: int,
     quarantined: list[list[int]],
     tables: list[str] | None,
+    growing: str,
 ) -> dict[str, Any]:
     """zarr.json of the episode table; renaming it into place is the commit."""
     state: dict[str, Any] = {
@@ -223,6 +231,8 @@ def rows_metadata(
     }
     if tables is not None:  # early shards have no such list
         state["tables"] = tables  # the checksum that ends the table's chunk of each group
+    if growing:
+        state["growing"] = growing  # that of the chunk which is about to take the place of the last one
     state["checksum"] = json_checksum(state)
     shape, chunk = (episodes, len(COLUMNS)), (layout.group_episodes, len(COLUMNS))
     return array_metadata(np.dtype("<i8"), shape, chunk, "shuffle", 8, {"memup": state})

@@ -6,7 +6,7 @@ those of the tables, and the checksum of every episode also finds a good chunk i
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class State:
     next_chunk: int
     quarantined: tuple[tuple[int, int, int], ...]  # (group, first chunk, chunks)
     tables: tuple[str, ...] | None = None  # ending() of each group's chunk of the episode table, where it is recorded
+    growing: str = ""  # ending() of the chunk that a full last group is about to have, or has already
 
     def available(self, layout: Layout) -> int:
         bounds = (layout.group_bounds(g, self.committed) for g, *_ in self.quarantined)
@@ -39,7 +40,14 @@ class State:
         """zarr.json of the episode table; renaming it into place is the commit."""
         holes = [list(hole) for hole in self.quarantined]
         tables = None if self.tables is None else list(self.tables)
-        return rows_metadata(identity.layout, identity.episodes, self.committed, self.next_chunk, holes, tables)
+        counts = identity.episodes, self.committed, self.next_chunk
+        return rows_metadata(identity.layout, *counts, holes, tables, self.growing)
+
+    def lists(self, group: int, found: str) -> bool:
+        """Whether a chunk of the episode table that ends so is the one of a group."""
+        if self.tables is None or self.tables[group] == found:
+            return True
+        return bool(self.growing) and self.growing == found and group == len(self.tables) - 1
 
 
 def read_identity(path: Path) -> Identity:
@@ -59,14 +67,30 @@ def read_state(path: Path, identity: Identity) -> State:
         tables = tuple(found["tables"]) if "tables" in found else None
         if not all(isinstance(table, str) for table in tables or ()):
             raise ValueError("tables")
-        state = State(int(found["committed"]), int(found["next_chunk"]), quarantined, tables)
-        expected = state.metadata(identity)
+        growing = found.get("growing", "")
+        state = State(int(found["committed"]), int(found["next_chunk"]), quarantined, tables, growing)
+        episodes = int(metadata["shape"][0])  # fewer than the shard's from when it is to grow until the next commit
+        expected = state.metadata(replace(identity, episodes=episodes))
         listed = tables is None or len(tables) == identity.layout.groups(state.committed)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError) as error:
         raise DamagedData(f"{where} is not an episode table ({error!r})") from None
-    if not 0 <= state.committed <= identity.episodes or state.next_chunk < 0 or not listed or metadata != expected:
+    counts = 0 <= state.committed <= episodes <= identity.episodes and state.next_chunk >= 0
+    if not counts or not listed or metadata != expected:
         raise DamagedData(f"{where} does not fit the shard it belongs to")
     return state
+
+
+def read_shard(path: Path) -> tuple[Identity, State]:
+    """Both as they belong together, also of a shard that is made larger in between."""
+    identity = read_identity(path)
+    while True:
+        try:
+            return identity, read_state(path, identity)
+        except DamagedData:
+            newer = read_identity(path)
+            if newer == identity:
+                raise
+            identity = newer
 
 
 def shard_exists(path: Path) -> bool:
@@ -83,9 +107,8 @@ class Shard:
     def __init__(self, path: Path, part: range | None = None) -> None:
         """part: episodes of the whole split; those of them that are in this shard are read."""
         self.path = path
-        self.identity = read_identity(path)
+        self.identity, self.state = read_shard(path)
         self.layout = self.identity.layout
-        self.state = read_state(path, self.identity)
         first, count = self.identity.first, self.identity.episodes
         part = range(first, first + count) if part is None else part
         self.kept = range(min(max(part.start - first, 0), count), min(max(part.stop - first, 0), count))
@@ -176,7 +199,7 @@ class Shard:
         path = self.path / "episodes" / "row" / f"c.{group}.0"
         try:
             data = read_file(path)
-            if self.state.tables is not None and self.state.tables[group] != ending(data):
+            if not (self.state.lists(group, ending(data)) or self._grew(group, ending(data))):
                 raise DamagedData("it is not the one that was written")
             decode_chunk(data, table)
         except FileNotFoundError:
@@ -192,6 +215,11 @@ class Shard:
         if rows[0, START] < 0 or ends[-1] > limit:
             raise self._damaged_rows(group, "its rows point outside the shard")
         return rows
+
+    def _grew(self, group: int, found: str) -> bool:
+        """Whether the last group got more episodes since the shard was opened; those that it had are still the same."""
+        first, stop = self.layout.group_bounds(group, self.state.committed)
+        return stop - first < self.layout.group_episodes and read_shard(self.path)[1].lists(group, found)
 
     def _damaged_rows(self, group: int, problem: str) -> DamagedData:
         return DamagedData(
@@ -260,6 +288,9 @@ class Trajectories:
         if short:
             names = ", ".join(s.path.name for s in short)
             raise Incomplete(f"{folder} lacks episodes in {names}; run `memup collect` again to complete it")
+        edges = itertools.accumulate((s.identity.episodes for s in self.shards), initial=0)
+        if moved := [s.path.name for s, first in zip(self.shards, edges, strict=False) if s.identity.first != first]:
+            raise Incomplete(f"{folder} is being made larger, and {', '.join(moved)} still has to be collected again")
 
     @cached_property
     def rows(self) -> Array:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ..models.predictor import MemoryModel
 from ..runs import again, altered_weights, now
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
+from ..training.extending import Earlier, earlier_parts, is_extension
 from ..training.stages import (
     continue_command,
     digests,
@@ -61,6 +62,7 @@ class AgentJob:
     device: torch.device
     restart: bool
     quiet: bool
+    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def agent(self) -> str:
@@ -106,10 +108,13 @@ class AgentJob:
             checkpoint_every=self.options.checkpoint_every,
             buffer_memory=self.options.buffer_memory,
             quiet=self.quiet,
+            earlier=self.earlier,
         )
 
 
-def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: torch.device, **flags: bool) -> AgentJob:
+def resolve(
+    run: Path | None, options: TrainAgentOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
+) -> AgentJob:
     """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
     manifest = open_run(run)
     spec = spec_of(manifest)
@@ -132,16 +137,23 @@ def resolve(run: Path | None, options: TrainAgentOptions, seed: int, device: tor
         )
     if options.agent in MEMORY_AGENTS:
         require(manifest, "train-memory")
-    return AgentJob(manifest, spec, options, seed, device, **flags)
+    return AgentJob(manifest, spec, options, seed, device, restart, quiet)
 
 
 def find(job: AgentJob) -> str:
-    """What there is to do: new, continue, up to date. Refuses other options or inputs without --restart."""
+    """What there is to do: new, continue, extend, up to date. Refuses other options or inputs without --restart."""
     inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
     begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
-    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
+    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun, "steps")
     if done and not altered_weights(job.manifest, job.stage):
         return "up to date"
+    if not job.restart and is_extension(job.manifest, job.stage, job.config, "steps"):
+        if job.options.alternate:
+            raise UsageProblem(
+                f"--steps {job.options.steps}: with --alternate these are the steps of every round, and rounds that "
+                "are done cannot get more. Use --restart to discard them, or another --run."
+            )
+        return "extend"
     return "continue" if begun and not job.restart else "new"
 
 
@@ -164,7 +176,10 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
             remove_tree(job.manifest.run / "rounds" / job.agent)
-        note("running", config=job.config, inputs=inputs, outputs={}, rounds=[])
+        if not job.restart:
+            parts = earlier_parts(job.manifest, job.stage, job.config, "steps", job.folder, job.quiet)
+            job = replace(job, earlier=parts)
+        note("running", config=job.config, inputs=inputs, outputs={}, rounds=[], earlier=job.earlier)
         home = job.manifest
         try:
             memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None

@@ -20,6 +20,7 @@ from ..interrupts import StopFlag
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
+from ..training.extending import Earlier, Schedule
 from ..training.metrics import Metrics
 from ..training.stages import note_resume
 from ..training.watch import peak_rss
@@ -70,6 +71,7 @@ class AgentTraining:
     checkpoint_every: float
     buffer_memory: int
     quiet: bool
+    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def rollout(self) -> int:
@@ -111,6 +113,7 @@ def train(
     saved_steps is told how far the last checkpoint goes.
     """
     config = training.config
+    schedule = Schedule(config["steps"], training.earlier)
     learner = build_learner(training)
     imitation = build_imitation(training, learner.policy)
     iteration = steps = 0
@@ -163,8 +166,11 @@ def train(
             if (more := steps + played - bar.done) >= SHOWN:
                 bar.advance(more)
 
-        while steps < config["steps"] and not stop and not reached(config, recent):
-            share = min(steps / config["steps"], 1.0)
+        def enough() -> bool:
+            return steps > schedule.begun and reached(config, recent)
+
+        while steps < config["steps"] and not stop and not enough():
+            share = min(schedule.share(steps), 1.0)
             seed = _iteration_seed(training.seed, iteration)
             epsilon = learner.epsilon(share)
             recording = player.play(

@@ -18,7 +18,7 @@ IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup impo
 PANELS = {"options": "Collecting", "stage": "Every stage"}
 ABOUT = (
     "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
-    "interrupted collection, and does nothing if it is complete."
+    "interrupted collection, and does nothing if it is complete; with more --episodes it adds those that are missing."
 )
 
 
@@ -76,7 +76,7 @@ app = typer.Typer(cls=TaskGroup, rich_markup_mode="rich", invoke_without_command
 @app.callback(
     help="Generate episodes or data sets into the trajectory store.\n\n"
     "[bold]memup collect TASK[/bold] starts a run or continues it; [bold]memup collect --run DIR[/bold] continues "
-    f"the run in DIR with the options it was started with. {ABOUT}\n\n"
+    f"the run in DIR with the options it was started with, or with more episodes. {ABOUT}\n\n"
     "Example: memup collect tmaze --length 1000"
 )
 def continue_run(
@@ -85,11 +85,18 @@ def continue_run(
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="The part I/N to continue, if there are several.")
     ] = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", metavar="N", help="More training episodes than the run has.")
+    ] = None,
+    test_episodes: Annotated[
+        int | None, typer.Option("--test-episodes", metavar="N", help="More test episodes than the run has.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Say what would be done, do nothing.")] = False,
     json: Annotated[bool, typer.Option("--json", metavar="", help="Print the result as one JSON object.")] = False,
     quiet: QuietOption = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
-        if run or shard or json or quiet:
+        if run or shard or episodes is not None or test_episodes is not None or dry_run or json or quiet:
             raise UsageProblem("options come after the task: memup collect TASK --run DIR ...")
         return
     run = run or (Path(os.environ["MEMUP_RUN"]) if os.environ.get("MEMUP_RUN") else None)
@@ -109,9 +116,10 @@ def continue_run(
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
     places = manifest.stages["collect"].get("places", {})
     task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"], **places)
-    sizes = {name: config.get(name) for name in ("episodes", "validation_episodes", "test_episodes")}
+    asked = {"episodes": episodes, "validation_episodes": None, "test_episodes": test_episodes}
+    sizes = {name: config.get(name) if size is None else size for name, size in asked.items()}
     options = build(CollectOptions, {**sizes, "shard": shard or "0/1"})
-    stage = StageOptions(run=run, seed=config["seed"], json=json, quiet=quiet)
+    stage = StageOptions(run=run, seed=config["seed"], dry_run=dry_run, json=json, quiet=quiet)
     collect(manifest.task["name"], task_options, options, stage)
 
 

@@ -9,24 +9,28 @@ from .options import command_function
 
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
 
-It can be stopped at any time; the same command again continues from the last checkpoint. A run can have several
-agents, one of each kind. A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what
-would be used.
+It can be stopped at any time; the same command again continues from the last checkpoint, and with more --steps
+from its end. A run can have several agents, one of each kind. A task can bring a recipe, which comes before the
+defaults below; --dry-run --json shows what would be used.
 
 Example: memup train-agent --agent ppo --until-success 0.99"""
 
 
 def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
-    from ..agents.stage import resolve, train_agent
+    from ..agents.stage import find, resolve, train_agent
     from ..training.stages import prepare_device
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
     if stage.dry_run:
         data = {"run": str(job.manifest.run), "config": job.config}
+        more = (state := find(job)) == "extend"
         text = (
-            f"Would train a {job.agent} agent in {job.manifest.run} for {options.steps:,} steps. Nothing was written."
+            f"Would {'extend the training of' if more else 'train'} a {job.agent} agent in {job.manifest.run} "
+            f"{'to' if more else 'for'} {job.options.steps:,} steps. Nothing was written."
         )
+        if state == "up to date":
+            text = f"{job.manifest.run}: up to date. Nothing was written."
         console.result(data, stage.json_, lambda: text)
         return
     summary = train_agent(job)

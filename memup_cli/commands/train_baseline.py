@@ -11,13 +11,14 @@ HELP = """Train a supervised baseline on the same data: an LSTM, a minGRU, an SR
 
 It sees whole sequences, with gradients through all of them, or with --truncate windows of so many steps. What an
 update needs is predicted first; a model that will not fit is recorded as out of memory. It can be stopped at any time;
-the same command again continues. A run can have several baselines side by side.
+the same command again continues, and with more --updates from its end. A run can have several baselines side by side.
 
 Example: memup train-baseline --model transformer --truncate 20"""
 
 
 def _train(options: TrainBaselineOptions, stage: StageOptions) -> None:
     from ..training.baseline import memory_needed, resolve, train_baseline
+    from ..training.extending import is_extension
     from ..training.stages import prepare_device
 
     device = prepare_device(stage.device, stage.threads)
@@ -26,8 +27,10 @@ def _train(options: TrainBaselineOptions, stage: StageOptions) -> None:
         room = memory_needed(job)
         data = {"run": str(job.manifest.run), "config": job.config, **room}
         needed, limit = (console.human_bytes(number) for number in room.values())
+        more = not job.restart and is_extension(job.manifest, job.stage, job.config, "updates")
         text = (
-            f"Would train the baseline {options.name} of {job.manifest.run} for {options.updates:,} updates, which "
+            f"Would {'extend the training of' if more else 'train'} the baseline {options.name} of {job.manifest.run} "
+            f"{'to' if more else 'for'} {options.updates:,} updates, which "
             f"need {needed} of the {limit} there are. Nothing was written."
         )
         console.result(data, stage.json_, lambda: text)

@@ -9,6 +9,7 @@ from .options import command_function
 HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
 
 It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
+With more --updates, also a finished training goes on from its end.
 
 A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what would be used.
 
@@ -16,6 +17,7 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
+    from ..training.extending import is_extension
     from ..training.memory import is_done, resolve, train_memory
     from ..training.stages import prepare_device
 
@@ -23,7 +25,11 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
     if stage.dry_run:
         data = {"run": str(job.manifest.run), "config": job.config}
-        text = f"Would train the memory of {job.manifest.run} for {job.options.updates:,} updates. Nothing was written."
+        more = not job.restart and is_extension(job.manifest, "train-memory", job.config, "updates")
+        text = (
+            f"Would {'extend the training of' if more else 'train'} the memory of {job.manifest.run} "
+            f"{'to' if more else 'for'} {job.options.updates:,} updates. Nothing was written."
+        )
         if is_done(job):
             text = f"{job.manifest.run}: up to date. Nothing was written."
         console.result(data, stage.json_, lambda: text)

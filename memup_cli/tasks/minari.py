@@ -194,6 +194,15 @@ class MinariTask:
             digest = hashlib.sha256((self._folder / "metadata.json").read_bytes()).hexdigest()
             return {"dataset_id": self._name, "metadata": digest, "bytes": sum(p.stat().st_size for p in files)}
 
+    def check_growth(self, earlier: dict[str, int], episodes: dict[str, int]) -> None:
+        """Test episodes are spread over the data set: with more of them, both splits are others."""
+        if earlier["test"] != episodes["test"]:
+            raise UsageProblem(
+                f"--test-episodes {episodes['test']}: the run has {earlier['test']} of {self._name}, and with more of "
+                "them all episodes would be shared out anew. Use --restart to discard it and import again, or another "
+                "--run."
+            )
+
     def items(self, split: str, first: int, stop: int) -> Iterator[Episode]:
         numbers = self._numbers[split][first:stop].tolist()
         with self._reading():

@@ -166,6 +166,14 @@ class Loading(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """A task that loads, and whose episodes depend on how many there are of each split."""
+
+    def check_growth(self, earlier: dict[str, int], episodes: dict[str, int]) -> None:
+        """UsageProblem if a run with `earlier` episodes would have had others as the first ones of `episodes`."""
+
+
+@runtime_checkable
 class DataSet(Loading, Protocol):
     """A task whose episodes are the items of a data set: episode i of a split is its item i."""
 

@@ -1,7 +1,7 @@
 """The train-baseline stage: the models of models/baselines.py on the same store, over whole sequences or truncated."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from .baseline_evaluation import predict_baseline
 from .baseline_windows import check_slab, next_batch, open_windows, window_loss
 from .choosing import discount
 from .descent import Course, descend
+from .extending import Earlier, earlier_parts
 from .goals import check_goals, reached
 from .importance import Matters
 from .room import free_bytes, predict_bytes
@@ -57,6 +58,7 @@ class BaselineJob:
     device: torch.device
     restart: bool
     quiet: bool
+    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def stage(self) -> str:
@@ -86,7 +88,7 @@ class BaselineJob:
 
 
 def resolve(
-    run: Path | None, options: TrainBaselineOptions, seed: int, device: torch.device, **flags: bool
+    run: Path | None, options: TrainBaselineOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
 ) -> BaselineJob:
     """Check what the command needs: collected data, and options that suit the task."""
     manifest = open_run(run)
@@ -96,7 +98,7 @@ def resolve(
     check_goals(options, spec)
     if "heads" in options.model_fields_set and not options.attends:
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
-    return BaselineJob(manifest, spec, options, seed, device, **flags)
+    return BaselineJob(manifest, spec, options, seed, device, restart, quiet)
 
 
 def memory_needed(job: BaselineJob) -> dict[str, int]:
@@ -112,7 +114,7 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
     told = {"run": str(job.manifest.run), "model": job.options.name}
     inputs = digests(job.manifest, "train")
     begun = checkpoint.exists(job.folder)
-    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun)
+    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun, "updates")
     metrics = job.manifest.stages[job.stage]["metrics"] if done else {}
     if done and "outcome" not in metrics and not altered_weights(job.manifest, job.stage):
         return {**told, "outcome": "up to date", **metrics}
@@ -126,11 +128,15 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
     with stop, owned(job.folder, job.quiet) as still_ours:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
+        if not job.restart:
+            parts = earlier_parts(job.manifest, job.stage, job.config, "updates", job.folder, job.quiet)
+            job = replace(job, earlier=parts)
         note = partial(record, job.manifest, job.stage, still_ours=still_ours)
         base: dict[str, Any] = {
             "config": job.config,
             "inputs": inputs,
             "progress": progress,
+            "earlier": job.earlier,
             "outputs": {},
             "weights": {},
         }
@@ -201,6 +207,7 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
         lr=options.lr,
         lr_end=options.lr_end,
         updates=options.updates,
+        earlier=job.earlier,
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
         quiet=job.quiet,

@@ -47,6 +47,13 @@ def load_latest(folder: Path, device: torch.device) -> dict[str, Any] | None:
     return None
 
 
+def progress(folder: Path, counted: str) -> int:
+    """How far the newest checkpoint that is whole goes."""
+    state = load_latest(folder, torch.device("cpu"))
+    with fitting(folder):
+        return int(state[counted]) if state else 0
+
+
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     """Read a checkpoint; None if it is damaged. One that would run code is refused."""
     data = read_file(path)

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..runs import STORED, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
 from ..tasks.checks import told
-from ..tasks.spec import Loading, Task
+from ..tasks.spec import Counting, Loading, Task
 from .generation import GroupMaker, collect_shard
+from .growth import fixed, grown_from, is_more, sizes
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ def preview(collection: Collection) -> str:
     manifest = _open(collection)
     if collection.restart:
         return "discard what is there and begin again"
+    if _grows(manifest, collection):
+        return "extend what is there"
     return "up to date" if _is_complete(manifest) else "continue"
 
 
@@ -62,7 +65,8 @@ def collect(collection: Collection) -> dict[str, Any]:
     """Complete this part; returns the summary to print. Raises Stopped after a signal, all work committed."""
     began = time.monotonic()
     manifest = _open(collection)
-    if not collection.restart and _is_complete(manifest):
+    grows = _grows(manifest, collection)
+    if not (collection.restart or grows) and _is_complete(manifest):
         return _summary(manifest, "up to date", 0, began)
     with told(collection.task_name, "typical_length"):
         typical = int(collection.task.typical_length(collection.config["seed"]))
@@ -70,17 +74,20 @@ def collect(collection: Collection) -> dict[str, Any]:
         collection.task.spec.fields,
         maximum=collection.task.max_length,
         typical=typical,
-        episodes=-(-max(_episodes(collection).values()) // collection.config["shards"]),
         stepped=not collection.task.vectorised,
     )
     data = _load(collection, manifest)
     if collection.restart:
-        _refuse_living(collection)
+        _refuse_living(collection.run, "*")
+    if grows:
+        _refuse_living(collection.run, f"{collection.part:04d}")
     if collection.config["shards"] == 1 and collection.run.is_dir():
         drop_partials(collection.run)
     steps = 0
     stop = StopFlag()
     with stop:  # from the first record to the last: a signal never leaves one that says running
+        if grows:
+            data["grown_from"] = grown_from(manifest)
         _record(manifest, collection, "running", {"started": now(), "attempt": attempt(), **data})
         if collection.restart:
             _discard(collection)
@@ -126,12 +133,22 @@ def _load(collection: Collection, manifest: Manifest) -> dict[str, Any]:
     note = partial(console.note, quiet=collection.quiet)
     with told(collection.task_name, "load"):
         found = collection.task.load(collection.config["seed"], _episodes(collection), note)
-    if not collection.restart and manifest.stages.get("collect", {}).get("data", found) != found:
+    if isinstance(collection.task, Counting) and _grows(manifest, collection):
+        collection.task.check_growth(sizes(manifest.stages["collect"]["config"]), sizes(collection.config))
+    recorded = manifest.stages.get("collect", {}).get("data", found)
+    if not collection.restart and not _holds(found, recorded):
         raise BadInput(
             f"{collection.run} was begun with other data than there are now. Give it those again, or use --restart to "
             "discard it and collect again, or another --run."
         )
     return {"data": found, "places": collection.places}
+
+
+def _holds(found: Any, recorded: Any) -> bool:
+    """Whether all that was recorded is still so; there may be more now, such as a split that there was not."""
+    if isinstance(found, dict) and isinstance(recorded, dict):
+        return all(name in found and _holds(found[name], value) for name, value in recorded.items())
+    return bool(found == recorded)
 
 
 def _shard_flag(collection: Collection) -> str:
@@ -147,9 +164,8 @@ def _collect_split(
     collection: Collection, identity: Identity, maker: GroupMaker, stop: StopFlag, replaces: bool
 ) -> int:
     path = shard_path(collection.run, identity.split, identity.shard)
-    if replaces and shard_exists(path) and read_identity(path) != identity:
-        leases.refuse_living(path)
-        remove_tree(path)  # it belongs to the configuration that --restart gave up
+    with _advice(collection.run):
+        identity = _make_room(path, identity, replaces)
     steps_done, began = 0, time.monotonic()
 
     def started(writer: ShardWriter) -> None:
@@ -158,7 +174,7 @@ def _collect_split(
         if 0 < writer.committed < identity.episodes:
             resuming = f"{identity.split}: resuming at {writer.committed:,} of {identity.episodes:,} episodes"
             console.note(resuming, collection.quiet)
-        bar.advance(writer.committed)
+        bar.advance(writer.committed - writer.made_again)
 
     def progress(episodes: int, steps: int) -> None:
         nonlocal steps_done
@@ -179,6 +195,21 @@ def _collect_split(
             progress=progress,
             started=started,
         )
+
+
+def _make_room(path: Path, identity: Identity, replaces: bool) -> Identity:
+    """What the shard is to hold, cut as it is already; one that has to begin anew is removed."""
+    if not shard_exists(path):
+        return identity
+    found = read_identity(path)
+    if found.grows_to(identity):
+        return replace(identity, layout=found.layout)
+    same = replace(identity, first=found.first, episodes=found.episodes, layout=found.layout) == found
+    moved = same and found.first < identity.first  # in a run that grew, the shards before this one take more
+    if replaces or moved:
+        leases.refuse_living(path)
+        remove_tree(path)
+    return identity
 
 
 @contextmanager
@@ -210,9 +241,10 @@ def _open(collection: Collection) -> Manifest:
         return manifest
     manifest = Manifest.load(run)
     recorded = manifest.stages.get("collect", {}).get("config", {})
+    grows = bool(recorded) and is_more(recorded, collection.config)
     differences = changed(
-        {"task": manifest.task["name"], **manifest.task["options"], **recorded},
-        {"task": collection.task_name, **collection.task_options, **collection.config},
+        {"task": manifest.task["name"], **manifest.task["options"], **fixed(recorded, grows)},
+        {"task": collection.task_name, **collection.task_options, **fixed(collection.config, grows)},
     )
     if differences and recorded:
         raise UsageProblem(
@@ -220,6 +252,11 @@ def _open(collection: Collection) -> Manifest:
             "collect again, or another --run."
         )
     return manifest
+
+
+def _grows(manifest: Manifest, collection: Collection) -> bool:
+    recorded: dict[str, Any] = manifest.stages.get("collect", {}).get("config", {})
+    return bool(recorded) and not collection.restart and is_more(recorded, collection.config)
 
 
 def _left_by_a_killed_attempt(path: Path) -> bool:
@@ -232,8 +269,8 @@ def _is_complete(manifest: Manifest) -> bool:
     return recorded == "complete" and refresh_collect(manifest)["status"] == "complete"
 
 
-def _refuse_living(collection: Collection) -> None:
-    for path in collection.run.glob("trajectories/*/*.zarr"):
+def _refuse_living(run: Path, shards: str) -> None:
+    for path in run.glob(f"trajectories/*/{shards}.zarr"):
         leases.refuse_living(path)
 
 
@@ -258,7 +295,10 @@ def _record(manifest: Manifest, collection: Collection, status: str, more: dict[
             if not replacing and (status != "running" or Manifest.exists(collection.run)):
                 manifest.data = Manifest.load(collection.run).data
             earlier = manifest.stages.get("collect", {})
-            manifest.stages["collect"] = {**earlier, "config": collection.config, "status": status, **more}
+            config = collection.config
+            if not replacing and earlier.get("config") and is_more(config, earlier["config"]):
+                config = earlier["config"]  # another part asked for more while this one was at work
+            manifest.stages["collect"] = {**earlier, "config": config, "status": status, **more}
             manifest.stages["collect"] = entry = refresh_collect(manifest)
             if status == "running":
                 entry["status"] = status

@@ -17,6 +17,7 @@ from ..errors import BadInput
 from ..interrupts import StopFlag
 from . import checkpoint
 from .evaluation import Predictions
+from .extending import Earlier, Schedule
 from .metrics import Metrics
 from .stages import note_resume
 from .watch import Watch, give_back, peak_rss
@@ -67,6 +68,7 @@ class Course:
     evaluate: Callable[[], Predictions]  # on the validation split
     reached: Callable[[dict[str, float]], bool]  # whether to stop early
     slab: Callable[[int], Slab]  # opened at an update
+    earlier: Earlier = ()  # of a training that was extended
     world: World = ALONE  # the first of several processes evaluates and writes
     without: Predictions | None = None  # of the same steps, by a predictor without a memory
     by_loss: bool = False  # the best weights are those with the least loss, also of classes
@@ -83,20 +85,27 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     Returns the metrics, with the digests of the best and last weights; fewer if it was stopped, or is not the first.
     """
     update, best, world = 0, math.inf, course.world
+    schedule = Schedule(course.updates, course.earlier)
+    saved_at = None
     watch, folder = Watch(learner.model), course.folder
     if (saved := world.from_first(lambda: checkpoint.load_latest(folder, course.device))) is not None:
         with checkpoint.fitting(folder):
             learner.load(saved["learner"])
             torch.set_rng_state(saved["rng"].cpu())
             update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
+            saved_at = update
         note_resume(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
     result: dict[str, float] = {}
 
     def rate() -> float:
-        return learning_rate(course.lr, course.lr_end, update / course.updates)
+        return learning_rate(course.lr, course.lr_end, schedule.share(update))
+
+    def enough() -> bool:
+        return bool(result) and update > schedule.begun and course.reached(result)
 
     def save() -> None:
+        nonlocal saved_at
         largest = torch.stack([p.detach().abs().max() for p in learner.model.parameters()]).max()
         _check_finite(folder, float(learner.losses + largest), update, rate())
         if metrics:
@@ -104,6 +113,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
         if world.first:
             checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes}, still_ours)
+        saved_at = update
 
     def keep(which: str) -> str:
         return save_model(folder, learner.kept, course.task, course.config, which, still_ours)
@@ -121,8 +131,8 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             learner.update(rate(), update, watch)
             update += 1
             stopping = asked()
-            if update % LOG_EVERY == 0 or update == course.updates:
-                mean = float(world.sum(learner.losses)) / (update % LOG_EVERY or LOG_EVERY)
+            if update % LOG_EVERY == 0 or schedule.ends(update):
+                mean = float(world.sum(learner.losses)) / schedule.since_line(update, LOG_EVERY)
                 _check_finite(folder, mean, update, rate())
                 learner.losses.zero_()
                 speed, waiting = watch.rate(update - logged), watch.wait_share(slab)
@@ -130,7 +140,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                     metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
                 bar.advance(update - logged, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
                 logged = update
-            if update % course.evaluate_every == 0 or update == course.updates:
+            if update % course.evaluate_every == 0 or schedule.ends(update):
                 still_ours()
                 if metrics:
                     with watch.paused():
@@ -143,14 +153,14 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                         best = value
                         keep("best")
                     bar.advance(0, f"validation {', '.join(f'{n} {result[n]:.4g}' for n in _shown(found, course))}")
-                if world.any(bool(result) and course.reached(result)):
+                if world.any(enough()):
                     break
             if update % course.checkpoint_every == 0:
                 with watch.paused():
                     save()
         # What is reached is done, however late the signal came.
-        stopped = world.any(bool(stop)) and not world.any(bool(result) and course.reached(result))
-        if stopped:
+        stopped = world.any(bool(stop)) and not world.any(enough())
+        if saved_at != update:  # also what is done: more may be asked for
             save()
     if stopped or not world.first:
         return {"updates": update, "stopped": stopped}

@@ -28,6 +28,7 @@ from .candidates import Candidates, gather_candidates
 from .choosing import discount, scored_by, stored_choice
 from .descent import Course, descend
 from .evaluation import Predictions, predict_split
+from .extending import Earlier, earlier_parts
 from .goals import check_goals, reached
 from .importance import Matters, recorded_scale
 from .learner import MemoryLearner
@@ -69,6 +70,7 @@ class MemoryJob:
     quiet: bool
     initial: MemoryModel | None = None  # weights to go on from
     stage: str = "train-memory"
+    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def config(self) -> dict[str, Any]:
@@ -181,7 +183,7 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
 def is_done(job: MemoryJob) -> bool:
     """Whether the run has this memory already; an error if it has another that only --restart may discard."""
     begun = checkpoint.exists(job.folder)
-    return is_up_to_date(job.manifest, "train-memory", job.config, _inputs(job), job.restart, begun)
+    return is_up_to_date(job.manifest, "train-memory", job.config, _inputs(job), job.restart, begun, "updates")
 
 
 def _inputs(job: MemoryJob) -> dict[str, str]:
@@ -201,8 +203,12 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
                 f"surprise of the {job.detector} detector",
                 job.quiet,
             )
+        if not job.restart:
+            parts = earlier_parts(job.manifest, "train-memory", job.config, "updates", job.folder, job.quiet)
+            job = replace(job, earlier=parts)
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
-        note("running", config=job.config, inputs=_inputs(job), progress=progress, outputs={})
+        made: dict[str, Any] = {"outputs": {}, "weights": {}}
+        note("running", config=job.config, inputs=_inputs(job), progress=progress, earlier=job.earlier, **made)
         try:
             metrics = _train(job, world, stop, still_ours)
         except BadInput as error:
@@ -265,7 +271,7 @@ def without_memory(job: MemoryJob) -> MemoryJob:
     plain = {"cell": "none", "hidden": 1, "layers": 1, "embedding": 0, "novelty_gates": False, "horizon": 1.0}
     plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 250}
     plain |= {"updates": updates, "until_rmse": None, "until_mse": None, "until_accuracy": None}
-    return replace(job, options=job.options.model_copy(update=plain), initial=None, stage="memoryless")
+    return replace(job, options=job.options.model_copy(update=plain), initial=None, earlier=(), stage="memoryless")
 
 
 def train_without(job: MemoryJob, stop: StopFlag) -> bool:
@@ -344,6 +350,7 @@ def _course(job: MemoryJob, world: World, learner: MemoryLearner, without: Predi
         lr=options.lr,
         lr_end=options.lr_end,
         updates=options.updates,
+        earlier=world.from_first(lambda: job.earlier),
         evaluate_every=options.evaluate_every,
         checkpoint_every=options.checkpoint_every,
         quiet=job.quiet,

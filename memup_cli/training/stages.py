@@ -34,6 +34,8 @@ from ..runs import (
     refresh_collect,
 )
 from ..tasks.spec import TaskSpec
+from .extending import is_extension
+from .growth import growth_since
 
 
 def open_run(run: Path | None) -> Manifest:
@@ -76,8 +78,9 @@ def require(manifest: Manifest, stage: str) -> dict[str, Any]:
             f"{manifest.run} has no complete {stage} stage; run `{again(manifest, stage, restart=False)}` first"
         )
     if stale := manifest.stale(stage):
+        why = growth_since(manifest, entry.get("inputs", {})) or f"{', '.join(stale)} changed"
         raise StageMissing(
-            f"the {stage} stage of {manifest.run} is stale: {', '.join(stale)} changed since it ran. Run "
+            f"the {stage} stage of {manifest.run} is stale: {why} since it ran. Run "
             f"`{again(manifest, stage, restart=True)}` first."
         )
     return entry
@@ -90,19 +93,36 @@ def digests(manifest: Manifest, *names: str) -> dict[str, str]:
 
 
 def is_up_to_date(
-    manifest: Manifest, stage: str, config: dict[str, Any], inputs: dict[str, str], restart: bool, begun: bool
+    manifest: Manifest,
+    stage: str,
+    config: dict[str, Any],
+    inputs: dict[str, str],
+    restart: bool,
+    begun: bool,
+    counted: str = "",
 ) -> bool:
-    """Whether there is nothing to do. Once something is saved, a change of options or inputs needs a restart."""
+    """Whether there is nothing to do. Once something is saved, a change of options or inputs needs a restart.
+
+    There may be more of what is counted: updates or steps.
+    """
     entry = manifest.stages.get(stage)
     if restart or not entry or not (begun or entry["status"] == "complete"):
         return False
+    extended = bool(counted) and is_extension(manifest, stage, config, counted)
     differences = changed(entry["config"], config)
-    if differences:
+    if differences and not extended:
+        fewer = counted and entry["config"].get(counted, 0) > config[counted]
+        why = f" There can be more {counted}, but none can be taken back." if fewer else ""
         raise UsageProblem(
-            f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}. Use --restart to "
+            f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}.{why} Use --restart to "
             "discard its result, or another --run."
         )
     if entry.get("inputs") != inputs:
+        if grew := growth_since(manifest, entry.get("inputs", {})):
+            raise StageMissing(
+                f"{grew} since {stage} was run on {manifest.run}. Run `{again(manifest, stage, restart=True)}` to run "
+                "it again on those there are now."
+            )
         names = [n for n in inputs if entry.get("inputs", {}).get(n) != inputs[n]]
         raise StageMissing(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
@@ -115,7 +135,7 @@ def is_up_to_date(
             f"{altered[0]} is missing, damaged or not what was trained. Run "
             f"`{again(manifest, stage, restart=True)}` to train it again."
         )
-    return bool(entry["status"] == "complete")
+    return bool(entry["status"] == "complete") and not extended
 
 
 def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[], None] = allowed, **more: Any) -> None:

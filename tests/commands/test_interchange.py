@@ -11,7 +11,7 @@ from minari.data_collector import EpisodeBuffer
 
 from stores.layout import SEED, TERMINATED
 from stores.reader import open_trajectories
-from tests.cli import assert_same_episodes, episodes
+from tests.cli import assert_same_episodes, episodes, files_of
 
 LENGTHS = (5, 9, 1, 7)
 
@@ -87,6 +87,19 @@ def test_the_steps_that_matter_can_be_named(memup, root):
     spec = json.loads((memup.folder / "parts/manifest.json").read_text())["task"]["spec"]
     assert spec["evaluate"] == {"field": "observation", "value": 1.0, "column": 2, "equal": True}
     assert "it has observation[0] to" in memup("import", "minari", "parts-v0", "--matters", "hints=1", code=2).err
+
+
+def test_more_of_a_data_set_is_imported_as_far_as_it_goes(memup, root):
+    memup("collect", "tmaze", "--length", 20, "--episodes", 20, "--test-episodes", 0, "--run", "run")
+    memup("export", "minari", "--run", "run", "--id", "mazes/few-v0")
+    part = ["import", "minari", root / "mazes" / "few-v0", "--test-episodes", 4]
+    memup(*part, "--episodes", 9, "--run", "back")
+    memup(*part, "--episodes", 14, "--run", "back")
+    memup(*part, "--episodes", 14, "--run", "whole")
+    assert files_of(memup.folder / "back/trajectories") == files_of(memup.folder / "whole/trajectories")
+    assert "has only 20 episodes" in memup(*part, "--episodes", 17, "--run", "back", code=2).err
+    refused = memup(*part[:3], "--episodes", 14, "--test-episodes", 5, "--run", "back", code=2).err
+    assert "shared out anew" in refused
 
 
 def test_minari_reads_what_was_exported(memup, root):

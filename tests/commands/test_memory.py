@@ -231,7 +231,7 @@ def test_a_stretch_is_at_most_an_episode_and_a_dry_run_tells_what_would_be_done(
     assert memup("train-memory", *options, "--dry-run", "--json").json["config"]["stretch"] == -(-longest // 10)
     memup("train-memory", *options)
     assert "up to date" in memup("train-memory", *options, "--dry-run").out
-    assert "updates was 3" in memup("train-memory", *options, "--updates", 4, "--dry-run", code=2).err
+    assert "updates was 3" in memup("train-memory", *options, "--updates", 2, "--dry-run", code=2).err
 
 
 def test_inspect_shows_what_the_scores_found_in_an_episode(memup, maze):

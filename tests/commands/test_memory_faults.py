@@ -108,7 +108,7 @@ def test_a_hostile_checkpoint_is_refused(memup, maze):
     shutil.copy(maze / "manifest.previous.json", maze / "manifest.json")
     buffer = io.BytesIO()
     torch.save({"update": Hostile()}, buffer)
-    (maze / "memory" / checkpoint.file_name(10, buffer.getvalue())).write_bytes(buffer.getvalue())
+    (maze / "memory" / checkpoint.file_name(99, buffer.getvalue())).write_bytes(buffer.getvalue())
     refused = memup(*TRAIN[:5], "--updates", 20, code=77)
     assert "not a weights-only file" in refused.err
     assert not (memup.folder / "pwned").exists()

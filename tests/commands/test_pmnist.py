@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memup_cli.tasks.pmnist import flatten, permutation
-from tests.cli import assert_same_episodes, episodes
+from tests.cli import assert_same_episodes, episodes, files_of
 from tests.mnist_files import digits, idx, write_mnist
 
 SMALL = ["collect", "pmnist", "--length", 196, "--episodes", 30, "--test-episodes", 8]
@@ -53,6 +53,16 @@ def test_shards_reruns_and_places_do_not_change_the_data(memup, data):
     shutil.rmtree(data)
     assert "up to date" in memup(*SMALL, "--data-dir", "data", "--run", "whole").out
     assert "seed was 0 and is now 1" in memup(*SMALL, "--data-dir", "data", "--run", "whole", "--seed", 1, code=2).err
+
+
+def test_a_run_grows_as_far_as_there_are_images(memup, data):
+    few = ["collect", "pmnist", "--length", 196, "--data-dir", data, "--run", "run"]
+    memup(*few, "--episodes", 20, "--test-episodes", 0)
+    memup(*few, "--episodes", 30, "--test-episodes", 8)
+    memup(*SMALL, "--data-dir", data, "--run", "whole")
+    assert files_of(memup.folder / "run/trajectories") == files_of(memup.folder / "whole/trajectories")
+    assert entry(memup.folder / "run")["data"] == entry(memup.folder / "whole")["data"]
+    assert "only 30 train images" in memup(*few, "--episodes", 31, "--test-episodes", 8, code=2).err
 
 
 def test_a_run_is_not_continued_with_other_images(memup, data):

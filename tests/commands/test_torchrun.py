@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.cli import Memup
 from tests.processes import COMMAND, environment, told
@@ -113,6 +115,18 @@ def test_another_number_of_processes_goes_on(memup, which):
         assert all(len(part) == walkers for part in found["learner"]["state"])
         done = found["update"]
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
+
+
+def test_more_updates_follow_the_same_course_in_all_processes(memup):
+    run = prepare(memup, "tmaze", "--length", 20, "--episodes", 60, "--test-episodes", 10)
+    shutil.copytree(run, memup.folder / "alone")
+    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--lr", 0.01, "--lr-end", 1e-6]
+    for updates in (6, 12):
+        code, _, err = torchrun(memup, 2, *train, "--run", "run", "--updates", updates)
+        assert code == 0, err
+        memup(*train, "--run", "alone", "--updates", updates)
+    ours, theirs = (load_file(memup.folder / name / "memory/last.safetensors") for name in ("run", "alone"))
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in theirs)
 
 
 def test_a_process_that_dies_stops_the_others(memup):

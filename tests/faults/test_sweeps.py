@@ -34,7 +34,7 @@ def status(run: Path, stage: Stage) -> str:
     return Manifest.load(run).stages.get(stage.name, {}).get("status", "") if Manifest.exists(run) else ""
 
 
-def leftovers(run: Path, stage: Stage) -> list[str]:
+def leftovers(run: Path) -> list[str]:
     """Half-written files that nobody will clear away; a manifest's may belong to a stage that is running."""
     found = [p for pattern in ("*.partial", "*.deleting") for p in run.rglob(pattern)]
     return [str(p) for p in found if not p.name.startswith("manifest")]
@@ -60,7 +60,7 @@ def sweep(
         assert again.code == 0, f"{action} at {at}: {done.err}; then {again.err}"
         all_lost += stage.lost(run, before, again)
         assert stage.result(run) == expected, f"{action} at {at}: another result; {done.err}"
-        assert leftovers(run, stage) == [], f"{action} at {at}"
+        assert leftovers(run) == [], f"{action} at {at}"
         shutil.rmtree(folder)
     return wrong, all_lost
 
