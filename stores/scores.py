@@ -99,7 +99,7 @@ class ScoreWriter:
             make_folder(path / SCORE.name)
             capacity = shard.state.next_chunk * shard.layout.chunk_steps
             metadata = field_metadata(self._layout, SCORE, capacity)
-            write_durably(path / SCORE.name / "zarr.json", to_json(metadata))
+            write_durably(path / SCORE.name / "zarr.json", to_json(metadata), check)
             self._list()
         drop_partials(path / SCORE.name)
         self._pending = PendingFiles(check)

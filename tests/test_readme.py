@@ -64,6 +64,23 @@ def test_every_command_of_the_readme_runs(memup):
     assert made_small(["score", "--updates", "3"]) == ["score", "--updates", "3"]
 
 
+def test_an_environment_of_one_s_own_goes_all_the_way(memup):
+    """The file and the commands of the README's first page."""
+    page = (ROOT / "README.md").read_text().split("## A tour")[0]
+    (memup.folder / "doors.py").write_text(re.search(r"^```py\n(.*?)^```", page, re.M | re.S)[1])
+    commands = [shlex.split(line) for line in re.findall(r"^\$ memup (.*)", page, re.M)]
+    assert [words[0] for words in commands] == [
+        "collect",
+        "score",
+        "train-memory",
+        "evaluate",
+        "train-agent",
+        "evaluate",
+    ]
+    for words in commands:
+        memup(*made_small(words))
+
+
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=pytest.mark.learning if page == "README.md" else ()) for page in RUNNABLE]
 )

@@ -49,12 +49,12 @@ def export_minari(
     name: Annotated[str, typer.Option("--id", metavar="TEXT", help="Id of the new data set, e.g. tmaze/random-v0.")],
     run: RunOption = None,
     split: Annotated[
-        Literal["train", "validation", "test"],
+        Literal["train", "test"],
         typer.Option(
             "--split",
             metavar="WORD",
             show_default=False,
-            help="Which episodes. [dim](train, validation or test; default: train)[/dim]",
+            help="Which episodes. [dim](train or test; default: train)[/dim]",
         ),
     ] = "train",
     to: Annotated[

@@ -13,6 +13,12 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
         wanted = _wanted(stages.get("train-memory", {}).get("config", {}), main)
         note = f"{memory['steps']:,} steps of {memory['episodes']:,} test episodes"
         stale = stages.get("evaluate", {}).get("status") == "stale"
+        if "explained" in memory:  # not in runs of 0.1.0
+            interval = memory.get("explained_interval")
+            figures.append(_figure("explained", memory["explained"], "share", interval, None, _stale(note, stale)))
+            others = (("memoryless", "without a memory"), ("constant", "the best constant"))
+            beside = [f"{words} {format_figure(memory[name][main], main)}" for name, words in others]
+            note = f"{note}; {', '.join(beside)}"
         figures.append(
             _figure(f"memory {main}", memory[main], main, memory.get("interval"), wanted, _stale(note, stale))
         )
@@ -20,7 +26,16 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
         main = "accuracy" if "accuracy" in trained else "rmse"
         wanted = _wanted(stages["train-memory"]["config"], main)
         if main in trained:
-            figures.append(_figure(f"memory {main}", trained[main], main, None, wanted, "at the end of training"))
+            figures.append(
+                _figure(
+                    f"memory {main}",
+                    trained[main],
+                    main,
+                    None,
+                    wanted,
+                    "on validation episodes, at the end of training",
+                )
+            )
     for agent, found in run["agents"].items():
         asked = stages.get(f"train-agent/{agent}", {}).get("config", {}).get("until_success")
         stale = stages.get(f"evaluate/{agent}", {}).get("status") == "stale"

@@ -54,7 +54,7 @@ function time(seconds) {
 }
 const moment = (text) => (text ? text.replace("T", " ").replace(/:\d\dZ$/, " UTC") : "");
 const words = (name) => name.replaceAll("_", " ");
-const kindOf = (name) => (/accuracy|success/.test(name) ? "share" : "number");
+const kindOf = (name) => (/accuracy|success|explained/.test(name) ? "share" : "number");
 
 /* Scales. */
 function ticks(low, high, count) {
@@ -369,14 +369,14 @@ function stages(run) {
   }));
 }
 
-const MAIN = /^(loss|test_rmse|test_accuracy|return_mean|success_rate)$/;
-const NAMES = { loss: "training loss", test_rmse: "test RMSE", test_accuracy: "test accuracy", return_mean: "return", success_rate: "success" };
+const MAIN = /^(loss|validation_(explained|rmse|accuracy)|test_(rmse|accuracy)|return_mean|success_rate)$/;
+const NAMES = { loss: "training loss", validation_explained: "explained, validation", validation_rmse: "validation RMSE", validation_accuracy: "validation accuracy", test_rmse: "test RMSE", test_accuracy: "test accuracy", return_mean: "return", success_rate: "success" };
 function stageCharts(stage, lines, configs, each) {
   /* lines: [{name, color, series: {name: {x, y, low, high, count}}}] */
   const agent = stage.startsWith("train-agent"), axis = agent ? "steps" : "update";
   const names = [...new Set(lines.flatMap((l) => Object.keys(l.series)))];
   const make = (name) => {
-    const wanted = { test_rmse: "until_rmse", test_accuracy: "until_accuracy", success_rate: "until_success" }[name];
+    const wanted = { validation_rmse: "until_rmse", validation_accuracy: "until_accuracy", test_rmse: "until_rmse", test_accuracy: "until_accuracy", success_rate: "until_success" }[name];
     const asked = [...new Set(configs.map((c) => c[wanted]).filter((v) => typeof v === "number"))];
     return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, each, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
       series: lines.filter((l) => l.series[name]).map((l) => ({ name: l.name, color: l.color, ...l.series[name] })) });
@@ -392,7 +392,7 @@ function curves(run) {
   const content = [], compared = {};
   for (const [stage, found] of Object.entries(run.curves)) {
     if (stage === "train-memory" || stage.startsWith("train-baseline/"))
-      for (const [name, s] of Object.entries(found.series)) if (name === "loss" || name === "test_rmse" || name === "test_accuracy") (compared[name] ||= []).push({ name: stage === "train-memory" ? "memup" : stage.split("/")[1], ...s });
+      for (const [name, s] of Object.entries(found.series)) if (/^(loss|(validation|test)_(rmse|accuracy))$/.test(name)) (compared[name] ||= []).push({ name: stage === "train-memory" ? "memup" : stage.split("/")[1], ...s });
     if (stage.startsWith("train-baseline/")) continue;
     content.push(...stageCharts(stage, [{ name: "this run", color: color(0), series: found.series }], [configs[stage] || {}], found.each));
   }
@@ -412,7 +412,7 @@ function lengths(run) {
     bar.style.width = `${(100 * r[main]) / top}%`;
     box.append(el("span", {}, r.from === r.to ? num(r.from) : `${num(r.from)}–${num(r.to)}`), el("div", { class: "bar" }, bar), el("b", {}, figure(r[main], main)), el("span", { class: "soft count" }, `${num(r.count)} targets`));
   }
-  return section("Error by dependency length", `${main === "rmse" ? "RMSE" : "Accuracy"} at the steps that matter, by how many steps they lie from the start of the episode.`, box);
+  return section(`Error by ${run.memory.cue_at_start ? "dependency length" : "step of the episode"}`, `${main === "rmse" ? "RMSE" : "Accuracy"} on test episodes at the steps that matter, by how many steps they lie from the start of the episode.`, box);
 }
 function baselines(run) {
   if (!run.baselines || !run.baselines.rows.length) return [];

@@ -40,7 +40,8 @@ def _run(run: dict[str, Any]) -> list[str]:
         main = "accuracy" if "accuracy" in run["memory"] else "rmse"
         found = run["memory"]["by_length"]
         rows = [(console.human_range(r["from"], r["to"]), f"{r['count']:,}", r[main]) for r in found]
-        lines += ["### Error by dependency length", "", *_table(("steps", "targets", main), rows), ""]
+        what = "dependency length" if run["memory"].get("cue_at_start") else "step of the episode"
+        lines += [f"### Error by {what}", "", *_table(("steps", "targets", main), rows), ""]
     if run["baselines"]:
         lines += ["### Baselines", "", *_table(*_baselines(run["baselines"]["rows"])), ""]
     curves = [(stage, n, s["y"][0], s["y"][-1], min(s["y"]), max(s["y"]))

@@ -62,7 +62,7 @@ def examine(
         "separation": drawn / max(deviation, 1e-6),
         "mass_steps": float(np.mean(few)),
         "mass_share": float(np.mean([n / len(mass) for n, mass in zip(few, masses, strict=True)])),
-        "uncertain": bool(drawn > 0.01 * np.concatenate([e.y for e in looked]).std()),
+        "uncertain": _is_uncertain(drawn, np.concatenate([e.y for e in looked])),
     }
     rules = [e.rule for e in looked if e.rule is not None]
     if rules:
@@ -74,8 +74,15 @@ def examine(
     return found
 
 
+def _is_uncertain(drawn: float, y: np.ndarray) -> bool:
+    """Whether the targets deviate at all from what the step itself tells."""
+    return bool(drawn > max(0.1 * y.std(), 0.01 * np.abs(y).mean()))
+
+
 def _separates(found: dict[str, Any], detector: Detector) -> bool:
-    """Whether what is drawn is uncertain; a score that looked at y says less, because it looked for what went wrong."""
+    """Whether what is drawn stands out; a score that looked at y says less, because it looked for what went wrong."""
+    if not found["uncertain"]:
+        return False
     if found["separation"] >= SEPARATION or found.get("mass_that_matters", 0) >= MOST:
         return True
     return bool(not detector.looks_at_y and found["mass_share"] <= FEW and found["separation"] >= SLIGHT)

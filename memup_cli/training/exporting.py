@@ -16,7 +16,7 @@ from .. import console
 from ..errors import UsageProblem
 from ..tasks import load_task
 from ..tasks.minari import MEMUP, OWN, minari_package, minari_root
-from .stages import open_run, spec_of, split_of
+from .stages import open_run, spec_of, stored_of
 
 ID = re.compile(r"([-_\w]+/)*[-_\w]+-v\d+")  # as Minari has them
 
@@ -32,7 +32,7 @@ def export(run: Path | None, name: str, split: str, to: Path | None, quiet: bool
         import h5py  # noqa: F401  what Minari writes with
         import minari  # noqa: F401
     manifest = open_run(run)
-    episodes, spec = split_of(manifest, split), spec_of(manifest)
+    episodes, spec = stored_of(manifest, split), spec_of(manifest)
     task = load_task(manifest.task["name"])(load_task(manifest.task["name"]).Options(**manifest.task["options"]))
     if not hasattr(task, "vector_environment"):
         raise UsageProblem(

@@ -59,7 +59,7 @@ def selection_mass(scores: np.ndarray, temperature: float, standing_out: float) 
 def main_steps(mass: np.ndarray, share: float) -> np.ndarray:
     """The fewest steps that hold a share of the mass, in ascending order."""
     order = np.argsort(-mass, kind="stable")
-    count = int(np.searchsorted(np.cumsum(mass[order]), share * mass.sum())) + 1
+    count = int(np.searchsorted(np.cumsum(mass[order]), (share - 1e-9) * mass.sum())) + 1
     return np.sort(order[:count])
 
 

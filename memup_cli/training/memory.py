@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load as load_weights
 
 from stores.errors import StoreError
-from stores.files import read_file, read_json, to_json, write_durably
+from stores.files import allowed, read_file, read_json, to_json, write_durably
 from stores.manifest import Manifest
 from stores.slab import Read, Slab, SlabTooSmall, fit
 
@@ -30,7 +30,7 @@ from .descent import Course, descend
 from .evaluation import Predictions, predict_split
 from .extending import Earlier, earlier_parts
 from .goals import check_goals, reached
-from .importance import Matters, recorded_scale
+from .importance import Matters
 from .learner import MemoryLearner
 from .rarity import sample_features
 from .selection import SuffixTop
@@ -79,9 +79,7 @@ class MemoryJob:
         free |= set() if self.options.select == "utility" else {"explore"}
         free |= set() if self.options.novelty_gates else {"novelty_gates"}  # runs of older versions do not have it
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
-        given: dict[str, Any] = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
-        if (spread := recorded_scale(self.manifest, self.detector).spread) != 1:
-            given["score_spread"] = spread
+        given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
         return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
 
     @property
@@ -223,11 +221,12 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
 
 def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
     """Train the memory; what a predictor can do without one is trained first, unless that was done before."""
-    if not world.from_first(lambda: train_without(job, stop)):
+    if not world.from_first(lambda: train_without(job, stop, still_ours)):
         return {"updates": 0, "stopped": True}
     _, learner = _begin(job, world)
     compare = Comparison(job) if world.first else None
-    course = _course(job, world, learner, compare.without("validation") if compare else None)
+    without = compare.without("validation", job.options.evaluate_episodes) if compare else None
+    course = _course(job, world, learner, without)
     metrics = descend(course, learner, stop, still_ours)
     if compare and not metrics["stopped"]:
         metrics |= compare.training(learner.kept)
@@ -250,8 +249,8 @@ class Comparison:
         job = self._job
         return predict_split(model, split_of(job.manifest, split), job.spec, job.gamma, self._matters, episodes)
 
-    def without(self, split: str, episodes: int | None = None) -> Predictions:
-        return self.predict(self._without, split, episodes or self._job.options.evaluate_episodes)
+    def without(self, split: str, episodes: int | None) -> Predictions:
+        return self.predict(self._without, split, episodes)
 
     def training(self, model: MemoryModel) -> dict[str, float]:
         """What the memory explains of episodes that it was trained on, and how many events these have in all."""
@@ -269,21 +268,28 @@ def without_memory(job: MemoryJob) -> MemoryJob:
     """The same training of a predictor that sees only the context."""
     updates = min(job.options.updates, max(WITHOUT_UPDATES, job.options.updates // 20))
     plain = {"cell": "none", "hidden": 1, "layers": 1, "embedding": 0, "novelty_gates": False, "horizon": 1.0}
-    plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 250}
+    plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 100}
+    plain |= {"lr": 1e-3, "lr_end": 0.1, "clip": 1.0, "checkpoint_every": 500}
     plain |= {"updates": updates, "until_rmse": None, "until_mse": None, "until_accuracy": None}
     return replace(job, options=job.options.model_copy(update=plain), initial=None, earlier=(), stage="memoryless")
 
 
-def train_without(job: MemoryJob, stop: StopFlag) -> bool:
+def train_without(job: MemoryJob, stop: StopFlag, allow: Callable[[], None] = allowed) -> bool:
     """Train the predictor without a memory unless the run has it already; False if stopped before the end.
 
-    Where even the best constant is better on the validation split, it is that constant.
+    Unless it is surely better than the best constant on the validation split, it is that constant. `allow` is a check
+    of the stage that wants it, made before each commit.
     """
     job = without_memory(job)
     described = {"config": job.config, "inputs": _inputs(job)}
     if _is_described(job.folder, described):
         return True
-    with owned(job.folder, job.quiet) as still_ours:
+    with owned(job.folder, job.quiet) as own:
+
+        def still_ours() -> None:
+            own()
+            allow()
+
         if _read_description(job.folder).get("begun") != described:
             checkpoint.clear(job.folder)
             write_durably(job.folder / DESCRIPTION, to_json({"begun": described}), still_ours)
@@ -300,7 +306,7 @@ def train_without(job: MemoryJob, stop: StopFlag) -> bool:
             Matters(job.manifest, job.spec, job.config),
             job.options.evaluate_episodes,
         )
-        if found.loss > found.constant().loss:
+        if found.explained(found.constant())[1][0] <= 0:
             model.predict_always(found.best_constant())
         digest = save_model(job.folder, model, job.manifest.task, job.config, "best", still_ours)
         write_durably(job.folder / DESCRIPTION, to_json({"begun": described, "digest": digest}), still_ours)

@@ -18,7 +18,7 @@ from stores.scores import ScoreReader, score_path
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .evaluation import Piece, Reader, block_size, episode_targets, pieces
-from .importance import Matters
+from .importance import Matters, recorded_scale
 from .selection import select
 from .stages import split_of
 
@@ -168,7 +168,7 @@ def timelines(
     block, _ = block_size(test, spec, max(int(row[LENGTH]) for _, row in where))
     read, classes = Reader(), spec.target_kind == "classes"
     online = config.get("scores") == "online" and config["select"] == "surprise"
-    spread = config.get("score_spread", 1.0)
+    spread = 1.0 if online else recorded_scale(manifest, _detector(manifest, config)).spread
     with torch.no_grad():
         ys = [episode_targets(read, shard, row, spec, config["gamma"]) for shard, row in where]
         if online:
@@ -208,14 +208,18 @@ def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any], s
         sketch.choose(top.at(sketch.points))
 
 
+def _detector(manifest: Manifest, config: dict[str, Any]) -> str:
+    found: str = config.get("detector") or manifest.stages.get("score", {}).get("config", {}).get("detector", "")
+    return found
+
+
 def _stored(manifest: Manifest, config: dict[str, Any], shard: Shard, row: np.ndarray) -> np.ndarray | None:
     """Scores of an episode, if there are any that belong to it; the memory can be trained without."""
     entry = manifest.stages.get("score", {})
     if entry.get("status") != "complete" or manifest.stale("score"):
         return None
-    detector = config.get("detector") or entry["config"]["detector"]
     try:
-        return ScoreReader(score_path(manifest.run, detector, shard), shard).episode(row)
+        return ScoreReader(score_path(manifest.run, _detector(manifest, config), shard), shard).episode(row)
     except StoreError:
         return None  # `memup verify` tells; an evaluation of the memory does not need them
 

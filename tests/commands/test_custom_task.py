@@ -56,5 +56,5 @@ def test_it_goes_through_the_stages(memup, site):
     assert trained["updates"] == 10
     found = memup("evaluate", "memory", "--run", "run", "--json", env=env).json
     assert found["episodes"] == 20
-    assert found["rmse"] == pytest.approx(trained["rmse"])
+    assert found["explained_interval"][0] <= found["explained"] <= found["explained_interval"][1]
     memup("train-agent", "--run", "run", "--steps", 500, "--envs", 8, env=env)

@@ -42,5 +42,5 @@ def test_steps_that_matter_are_counted_within_each_episode():
 
     episode, step = np.array([1, 0, 0, 1, 1]), np.array([30, 5, 20, 10, 20])
     error = np.array([16.0, 0.0, 0.0, 1.0, 49.0])
-    found = Predictions(episode, step, error, error, error, EndlessTMaze(EndlessOptions()).spec).by_order()
+    found = Predictions(episode, step, error, np.ones(5), error, error, EndlessTMaze(EndlessOptions()).spec).by_order()
     assert [(row["corridor"], row["count"], row["right"]) for row in found] == [(1, 2, 1.0), (2, 2, 0.5), (3, 1, 0.0)]

@@ -152,7 +152,6 @@ def test_shards_grow_if_they_begin_where_they_did(memup):
     memup("collect", "--run", "run", "--shard", "2/3")
     assert "up to date" in memup("collect", "--run", "run", "--shard", "0/3").out
     assert store(memup, "run") == store(memup, "whole")
-    assert (folder / "0002.zarr").stat().st_ino != before[0]
 
 
 def test_a_part_that_still_collects_fewer_does_not_shrink_the_run(memup):
@@ -200,15 +199,15 @@ def test_later_stages_say_that_the_run_grew(memup, maze):
     train = ["train-memory", "--run", "run", "--updates", 20, "--hidden", 8]
     memup(*train)
     memup("collect", "--run", "run", "--episodes", 1300, "--test-episodes", 60)
-    grew = "the run grew from 300 to 1,300 episodes and from 50 to 60 test episodes"
+    grew = "the run grew from 300 to 1,300 episodes"
     refused = memup("score", "--run", "run", "--updates", 600, code=3).err
-    assert grew in refused
+    assert f"{grew} and from 50 to 60 test episodes" in refused
     assert "`memup score --updates 600 --run run --restart`" in refused
     assert grew in memup(*train, code=3).err
     assert grew in memup("evaluate", "memory", "--run", "run", code=3).err
     stages = memup("status", "--run", "run", "--json").json["stages"]
     assert stages["score"]["stale"] == ["train", "test"]
-    assert set(stages["train-memory"]["stale"]) == {"train", "test", "scores"}
+    assert set(stages["train-memory"]["stale"]) == {"train", "scores"}
     memup("collect", "--run", "run", "--episodes", 1500)
     assert "from 300 to 1,500 episodes" in memup("score", "--run", "run", "--updates", 600, code=3).err
     memup("score", "--run", "run", "--updates", 600, "--restart")

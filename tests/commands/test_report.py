@@ -96,12 +96,17 @@ def test_the_formats_hold_the_same_figures(memup, run):
     assert shown["missing"] == []
     memup("report", "run", "--format", "json")
     data = json.loads((run / "report.json").read_text())["runs"][0]
-    rmse = json.loads((run / "evaluation/memory.json").read_text())["rmse"]
-    figure = data["figures"][0]
+    measured = json.loads((run / "evaluation/memory.json").read_text())
+    rmse = measured["rmse"]
+    first, figure = data["figures"][:2]
+    assert (first["label"], first["value"]) == ("explained", measured["explained"])
+    assert first["interval"] == measured["explained_interval"]
     assert (figure["label"], figure["value"], figure["asked"]) == ("memory rmse", rmse, None)
-    assert {f["label"] for f in data["figures"]} == {"memory rmse", "ppo success", "ppo return"}
+    assert f"without a memory {measured['memoryless']['rmse']:.4g}" in figure["note"]
+    assert f"the best constant {measured['constant']['rmse']:.4g}" in figure["note"]
+    assert {f["label"] for f in data["figures"]} == {"explained", "memory rmse", "ppo success", "ppo return"}
     assert [stage["status"] for stage in data["stages"]] == ["complete"] * 6
-    assert {"loss", "validation_rmse"} <= set(data["curves"]["train-memory"]["series"])
+    assert {"loss", "validation_rmse", "validation_explained"} <= set(data["curves"]["train-memory"]["series"])
     assert data["curves"]["train-agent/ppo"]["axis"] == "steps"
     text = memup("report", "--run", "run", "--format", "md", "--output", "-").out
     assert f"| memory rmse | {rmse:.4g} |" in text

@@ -44,7 +44,7 @@ SCORE = ["score", "--updates", "5", "--hidden", "8"]
 COMMANDS = {
     "verify": ["verify", "--json"],
     "status": ["status", "--json"],
-    "inspect": ["inspect", "--json", "--episode", "7"],
+    "inspect": ["inspect", "--json", "--episode", "5"],
     "inspect test": ["inspect", "--json", "--split", "test"],
     "evaluate": ["evaluate", "memory", "--json"],
     "score again": SCORE,
