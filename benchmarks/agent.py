@@ -29,8 +29,8 @@ from memup_cli.agents.playing import Player
 from memup_cli.agents.stage import resolve
 from memup_cli.agents.training import build_learner, open_arena
 from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.memory import resolve as resolve_memory
 from memup_cli.training.memory import train_memory
+from memup_cli.training.memory_job import resolve as resolve_memory
 from memup_cli.training.weights import load_model
 
 CPU = torch.device("cpu")

@@ -22,8 +22,8 @@ from ..interrupts import StopFlag
 from ..limits import available_cpus
 from ..tasks.spec import TaskOptions, TaskSpec
 from ..training.collection import Collection, collect
-from ..training.memory import resolve as resolve_memory
 from ..training.memory import train_memory
+from ..training.memory_job import resolve as resolve_memory
 from ..training.scoring import ScoreConfig, score
 from ..training.stages import continue_command, record, split_of, weights_digest
 from ..training.weights import load_model

@@ -28,7 +28,8 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
 
     from ..interrupts import StopFlag
     from ..training.evaluation import summary
-    from ..training.memory import Comparison, recorded_job, train_without
+    from ..training.memory_job import recorded_job
+    from ..training.memoryless import Comparison, train_without
     from ..training.stages import (
         continue_command,
         digests,

@@ -18,7 +18,8 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
     from ..training.extending import is_extension
-    from ..training.memory import is_done, resolve, train_memory
+    from ..training.memory import is_done, train_memory
+    from ..training.memory_job import resolve
     from ..training.stages import prepare_device
 
     device = prepare_device(stage.device, stage.threads)

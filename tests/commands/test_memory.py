@@ -9,7 +9,8 @@ import torch
 import zarr
 
 import memup_cli
-from memup_cli.training.memory import Comparison, recorded_job
+from memup_cli.training.memory_job import recorded_job
+from memup_cli.training.memoryless import Comparison
 from memup_cli.training.stages import open_run
 from memup_cli.training.weights import load_model
 from stores.reader import Trajectories

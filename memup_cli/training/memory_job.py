@@ -1,0 +1,134 @@
+"""What a training of the memory is to do, checked before anything is touched."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stores.manifest import Manifest
+from stores.slab import SlabTooSmall, fit
+
+from ..configs import MB, TrainMemoryOptions
+from ..errors import UsageProblem
+from ..models.encoders import FieldEncoder
+from ..models.predictor import MemoryModel
+from ..tasks.spec import TaskSpec
+from .choosing import discount, scored_by
+from .extending import Earlier
+from .goals import check_goals
+from .stages import (
+    check_window,
+    digests,
+    open_run,
+    spec_of,
+    split_of,
+    weights_digest,
+)
+
+
+@dataclass(frozen=True)
+class MemoryJob:
+    """A fully resolved train-memory command."""
+
+    manifest: Manifest
+    spec: TaskSpec
+    options: TrainMemoryOptions
+    gamma: float
+    detector: str  # whose stored scores; empty if none are used
+    seed: int
+    device: torch.device
+    restart: bool
+    quiet: bool
+    initial: MemoryModel | None = None  # weights to go on from
+    stage: str = "train-memory"
+    earlier: Earlier = ()  # of a training that is extended
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the result depends on; how often it is looked at and saved does not."""
+        free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
+        free |= set() if self.options.select == "utility" else {"explore"}
+        free |= set() if self.options.novelty_gates else {"novelty_gates"}  # runs of older versions do not have it
+        chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
+        given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
+        return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
+
+    @property
+    def folder(self) -> Path:
+        return self.manifest.run / ("memory" if self.stage == "train-memory" else self.stage)
+
+    @property
+    def online(self) -> bool:
+        """Whether the model's own errors are the scores."""
+        return self.options.select == "surprise" and not self.detector
+
+
+def resolve(
+    run: Path | None, options: TrainMemoryOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
+) -> MemoryJob:
+    """Check what the command needs: collected data, and scores if it uses them."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    asked = options.model_fields_set
+    options = _short_stretches(with_recipe(options, spec), int(split_of(manifest, "train").lengths.max()))
+    if not len(split_of(manifest, "validation")):
+        raise UsageProblem(f"{manifest.run} has no episodes for validation; collect at least 2 training episodes")
+    check_goals(options, spec)
+    if options.context == "window" and "window" in asked:
+        check_window(manifest, options.window)
+    if options.select == "current" and options.context != "point":
+        raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
+    if options.rollout_sampling == "priority" and options.context == "carried":
+        raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
+    if options.novelty_gates and (options.cell != "lstm" or FieldEncoder(spec, spec.memory_input).images):
+        raise UsageProblem("--novelty-gates is for --cell lstm, and for inputs that are not images")
+    if options.spread == "learned" and spec.target_kind == "classes":
+        raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
+    if options.context == "totals" and FieldEncoder(spec, spec.query).images:
+        raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
+    detector = scored_by(manifest, spec, options)
+    gamma = discount(manifest, spec, options.gamma, bool(detector))
+    row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
+    try:
+        fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory * MB)
+    except SlabTooSmall as error:
+        raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
+    return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
+
+
+def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
+    """The training that a run records; to be measured, not to be run again."""
+    config = manifest.stages["train-memory"]["config"]
+    fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
+    options = TrainMemoryOptions(**fields)
+    return MemoryJob(
+        manifest, spec_of(manifest), options, config["gamma"], config["detector"], config["seed"], device, False, quiet
+    )
+
+
+def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptions:
+    """What was not given comes from the task's recipe, as far as it fits what was, then from the general defaults."""
+    given = options.model_dump(exclude_unset=True)
+    recipe = {
+        **spec.recipes.get("fast", {}),
+        **(spec.recipes.get(options.preset, {}) if options.preset != "fast" else {}),
+    }
+    if given.get("select") == "current":
+        recipe |= {"context": "point", "replay": 0.0}
+    if given.get("context") == "carried":
+        recipe |= {"rollout_sampling": "all"}
+    if given.get("cell", "lstm") != "lstm":
+        recipe |= {"novelty_gates": False}
+    return TrainMemoryOptions(**{**recipe, **given})
+
+
+def _short_stretches(options: TrainMemoryOptions, longest: int) -> TrainMemoryOptions:
+    """Stretches that are no longer than the longest episode."""
+    if options.rollout_sampling == "all":
+        return options
+    return options.model_copy(update={"stretch": min(options.stretch, -(-longest // options.rollout))})
+
+
+def inputs_of(job: MemoryJob) -> dict[str, str]:
+    return digests(job.manifest, "train", *(["scores"] if job.detector else []))
