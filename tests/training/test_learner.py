@@ -125,6 +125,19 @@ def test_what_is_kept_is_the_average_over_the_last_share_of_the_updates(train, s
     assert not torch.equal(weights(learner.kept), weights(learner.model))
 
 
+def test_the_slow_average_follows_the_model_after_each_update(train):
+    options = sharp(context="carried", ema=0.75)
+    learner = learner_of(train, options)
+    before = weights(learner.model)
+    with walk(train, learner, options):
+        after = updates(learner, 0, 3)
+    expected = before
+    for now in after:
+        expected = 0.75 * expected + 0.25 * now
+    found = torch.cat([value.flatten() for value in learner.state()["arrivals"]["average"].values()])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_without_an_average_the_model_itself_is_kept(train):
     learner = learner_of(train, sharp())
     assert learner.kept is learner.model
