@@ -28,7 +28,7 @@ from .weights import fill, restore, save_model
 from .world import ALONE
 
 DESCRIPTION = "made_from.json"
-WITHOUT_UPDATES = 1000  # of the predictor without a memory, if the memory has as many
+LEAST_UPDATES, MOST_UPDATES = 1000, 5000  # of the predictor without a memory, if the memory has as many
 
 
 class Comparison:
@@ -64,7 +64,7 @@ class Comparison:
 
 def without_memory(job: MemoryJob) -> MemoryJob:
     """The same training of a predictor that sees only the context."""
-    updates = min(job.options.updates, max(WITHOUT_UPDATES, job.options.updates // 20))
+    updates = min(job.options.updates, max(LEAST_UPDATES, min(job.options.updates // 20, MOST_UPDATES)))
     plain = {"cell": "none", "hidden": 1, "layers": 1, "embedding": 0, "novelty_gates": False, "horizon": 1.0}
     plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 100}
     plain |= {"lr": 1e-3, "lr_end": 0.1, "clip": 1.0, "checkpoint_every": 500}

@@ -102,7 +102,7 @@ def test_another_number_of_processes_goes_on(memup, which):
     done = 0
     for processes in (2, 3):
         with told(memup.folder, "run/memory/checkpoint-*.pt") as moment:
-            process = start(memup, processes, *train, "--updates", 1_000_000, env=moment.variables)
+            process = start(memup, processes, *train, "--updates", 20_000, env=moment.variables)
             moment.wait(process.pid)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=300)
@@ -133,7 +133,7 @@ def test_a_process_that_dies_stops_the_others(memup):
     run = prepare(memup, "tmaze", "--length", 60, "--episodes", 100, "--test-episodes", 10)
     train = ["train-memory", "--checkpoint-every", 5, "--run", "run"]
     with told(memup.folder, "run/memory/checkpoint-*.pt") as moment:
-        process = start(memup, 2, *train, "--updates", 1_000_000, env=moment.variables)
+        process = start(memup, 2, *train, "--updates", 20_000, env=moment.variables)
         moment.wait(process.pid)
     ranks = [pid for pid in children_of(process.pid) if b"train-memory" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     second = next(p for p in ranks if b"\0RANK=1\0" in b"\0" + Path(f"/proc/{p}/environ").read_bytes())
@@ -143,7 +143,7 @@ def test_a_process_that_dies_stops_the_others(memup):
     assert "SIGKILL" in err or "Signal 9" in err  # torchrun names the rank and its signal
     assert "another process of this training is gone" in err
     reached = newest(run)["update"]
-    resumed = memup.held(*train, "--updates", 1_000_000, at="run/memory/checkpoint-*.pt").interrupt()
+    resumed = memup.held(*train, "--updates", 20_000, at="run/memory/checkpoint-*.pt").interrupt()
     assert f"resuming at update {reached:,}" in resumed.err
     assert resumed.code == 75
 
