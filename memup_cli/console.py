@@ -80,6 +80,11 @@ def _bar(unit: str) -> "Bar":
     )
 
 
+def percent(share: float) -> str:
+    """What is explained: anything below -100% is just bad."""
+    return f"{share:.1%}" if share >= -1 else "less than -100%"
+
+
 class Progress:
     """A live bar on a terminal; in a batch log one line every 30 seconds; nothing when quiet."""
 

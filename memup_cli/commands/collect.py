@@ -88,6 +88,10 @@ def continue_run(
     episodes: Annotated[
         int | None, typer.Option("--episodes", metavar="N", help="More training episodes than the run has.")
     ] = None,
+    validation_episodes: Annotated[
+        int | None,
+        typer.Option("--validation-episodes", metavar="N", help="How many of them, if the run grows."),
+    ] = None,
     test_episodes: Annotated[
         int | None, typer.Option("--test-episodes", metavar="N", help="More test episodes than the run has.")
     ] = None,
@@ -96,7 +100,8 @@ def continue_run(
     quiet: QuietOption = False,
 ) -> None:
     if ctx.invoked_subcommand is not None:
-        if run or shard or episodes is not None or test_episodes is not None or dry_run or json or quiet:
+        counts = (episodes, validation_episodes, test_episodes)
+        if run or shard or any(count is not None for count in counts) or dry_run or json or quiet:
             raise UsageProblem("options come after the task: memup collect TASK --run DIR ...")
         return
     run = run or (Path(os.environ["MEMUP_RUN"]) if os.environ.get("MEMUP_RUN") else None)
@@ -116,7 +121,7 @@ def continue_run(
         raise UsageProblem(f"{run} is collected in {shards} parts; say which one with --shard I/{shards}")
     places = manifest.stages["collect"].get("places", {})
     task_options = load_task(manifest.task["name"]).Options(**manifest.task["options"], **places)
-    asked = {"episodes": episodes, "validation_episodes": None, "test_episodes": test_episodes}
+    asked = {"episodes": episodes, "validation_episodes": validation_episodes, "test_episodes": test_episodes}
     sizes = {name: config.get(name) if size is None else size for name, size in asked.items()}
     options = build(CollectOptions, {**sizes, "shard": shard or "0/1"})
     stage = StageOptions(run=run, seed=config["seed"], dry_run=dry_run, json=json, quiet=quiet)
@@ -125,7 +130,7 @@ def continue_run(
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
     from ..limits import available_cpus
-    from ..runs import HOME, follow
+    from ..runs import HOME, follow, validation_count
     from ..tasks import load_task, unused
     from ..tasks.checks import make_task, run_folder
     from ..training.collection import Collection
@@ -135,7 +140,8 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
     if others := unused(name):
         console.note(others, stage.quiet)
     part, parts = options.part
-    train, test = task.default_episodes
+    run = follow(stage.run or run_folder(HOME, name, task))
+    train, test = _default_sizes(run, task, stage.restart)
     config = {
         "episodes": train if options.episodes is None else options.episodes,
         "test_episodes": test if options.test_episodes is None else options.test_episodes,
@@ -148,7 +154,8 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
                 f"--validation-episodes {options.validation_episodes}: they are some of the {config['episodes']} "
                 "training episodes; leave some to train on"
             )
-        config["validation_episodes"] = options.validation_episodes
+        if options.validation_episodes != validation_count(config):
+            config["validation_episodes"] = options.validation_episodes
     if parts > config["episodes"]:
         raise UsageProblem(f"--shard {options.shard}: there are only {config['episodes']} episodes to share out")
     collection = Collection(
@@ -156,7 +163,7 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         task=task,
         task_options=task_options.model_dump(by_alias=True, mode="json", exclude=task_options.places),
         places=task_options.model_dump(by_alias=True, mode="json", include=task_options.places),
-        run=follow(stage.run or run_folder(HOME, name, task)),
+        run=run,
         config=config,
         part=part,
         workers=options.workers or available_cpus(),
@@ -169,6 +176,16 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         return
     summary = run_stage(collection)
     console.result(summary, stage.json_, lambda: _table(summary))
+
+
+def _default_sizes(run: Path, task: Any, restart: bool) -> tuple[int, int]:
+    """Episodes to train on and to test with, unless they are given: those of the run, also if it grew."""
+    from stores.manifest import Manifest
+
+    if not restart and Manifest.exists(run) and (config := Manifest.load(run).stages.get("collect", {}).get("config")):
+        return config["episodes"], config["test_episodes"]
+    train, test = task.default_episodes
+    return train, test
 
 
 def _dry_run(collection: Any, stage: StageOptions) -> None:
@@ -207,8 +224,13 @@ def _table(summary: dict[str, Any]) -> str:
         return f"{run}: up to date, {summary['total']:,} episodes"
     rate = summary["steps"] / summary["seconds"]
     speed = f"{rate / 1e6:.2f}M" if rate > 1e5 else f"{rate:,.0f}"
-    return (
-        f"{run}: {summary['total']:,} episodes, {console.human_bytes(summary['bytes'])} on disk; "
-        f"{summary['steps']:,} steps in {summary['seconds']:.1f} s ({speed} steps/s)\n"
-        f"Look at it with: memup inspect --run {quoted(run)}"
-    )
+    lines = [
+        f"{run}: {summary['total']:,} episode{'s' * (summary['total'] != 1)}, "
+        f"{console.human_bytes(summary['bytes'])} on disk; "
+        f"{summary['steps']:,} steps in {summary['seconds']:.1f} s ({speed} steps/s)",
+        f"Look at it with: memup inspect --run {quoted(run)}",
+    ]
+    again = " --restart" if summary["again"] else ""
+    if summary["again"]:
+        lines.append(f"The run grew: {', '.join(summary['again'])} saw fewer episodes, and can be run again.")
+    return "\n".join([*lines, f"Next: memup score --run {quoted(run)}{again}"])

@@ -27,6 +27,8 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
     from ..interrupts import StopFlag
+    from ..runs import quoted
+    from ..tasks.spec import PREVIOUS_ACTION
     from ..training.evaluation import summary
     from ..training.memory_job import recorded_job
     from ..training.memoryless import Comparison, train_without
@@ -59,12 +61,14 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
             raise stop.error("the predictor without a memory is saved in part", continue_command())
     compare = Comparison(job)
     found = compare.predict(model, "test", options.episodes)
+    after = "train-agent" if PREVIOUS_ACTION in spec.memory_input else "report"
     data = {
         "run": str(manifest.run),
         **summary(found, compare.without("test", options.episodes), options.bins),
         "checkpoint": options.checkpoint,
         "matters": compare.by,
         "cue_at_start": spec.cue_at_start,
+        "next": f"memup {after} --run {quoted(manifest.run)}",
         **_verdict(found.metrics(), config, spec),
     }
     make_folder(manifest.run / "evaluation")
@@ -140,13 +144,16 @@ def _table(data: dict[str, Any]) -> Any:
         verdict = f": solved ({name} {'of at least' if name == 'accuracy' else 'below'} {threshold:g})"
     least, most = data["explained_interval"]
     text = (
-        f"Explained beyond what needs no memory: {data['explained']:.1%} (95% interval {least:.1%} to {most:.1%})\n"
+        f"Explained beyond what needs no memory: {console.percent(data['explained'])} (95% interval "
+        f"{console.percent(least)} to {console.percent(most)})\n"
         f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {data['steps']:,} steps of "
         f"{data['episodes']:,} test episodes{verdict}"
     )
+    if data["nothing_to_explain"]:
+        text = f"There is nothing to explain: without a memory the predictions are right already.\n{text}"
     if "right" in data:
         text += f"\n{data['right']:.2%} of them are nearer to what came than to the other outcome"
-    return Group(*tables, text)
+    return Group(*tables, text, f"Next: {data['next']}")
 
 
 memory = command_function(

@@ -79,7 +79,7 @@ def describe_split(trajectories: Any) -> dict[str, Any]:
     steps = int(lengths.sum())
     fields = []
     for field in layout.fields:
-        files = [f for s in trajectories.shards for f in (s.path / "steps" / field.name).glob("c.*")]
+        files = [file for shard in trajectories.shards for file in _chunk_files(shard, field.name)]
         stored, raw = sum(file_size(f) for f in files), steps * field.row_bytes
         fields.append(
             {
@@ -102,6 +102,18 @@ def describe_split(trajectories: Any) -> dict[str, Any]:
         "bytes_per_step": sum(f["stored_bytes"] for f in fields) / steps,
         "fields": fields,
     }
+
+
+def _chunk_files(shard: Any, field: str) -> list[Any]:
+    """The chunks that the episodes of a shard, or of the part of it that is read, lie in."""
+    from stores.layout import LENGTH, START
+
+    rows = [row for group in shard.available_groups() for row in shard.rows(group)[[0, -1]]]
+    if not rows:
+        return []
+    size, last = shard.layout.chunk_steps, rows[-1]
+    numbers = range(int(rows[0][START]) // size, -(-int(last[START] + last[LENGTH]) // size))
+    return [f for f in (shard.path / "steps" / field).glob("c.*") if int(f.name.split(".")[1]) in numbers]
 
 
 def describe_episode(arrays: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:

@@ -121,5 +121,5 @@ def _text(summary: dict[str, Any]) -> str:
     count = len(summary["runs"])
     lines = [f"{summary['report']}: {count} run{'s' * (count > 1)}, {console.human_bytes(summary['bytes'])}"]
     lines += [f"  {problem}" for problem in summary["problems"]]
-    lines += [f"  {hint['what']} To make it: {hint['command']}" for hint in summary["missing"]]
+    lines += [f"  {hint['what']} Run: {hint['command']}" for hint in summary["missing"]]
     return "\n".join(lines)

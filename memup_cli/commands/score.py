@@ -92,17 +92,24 @@ def _gamma_text(summary: dict[str, Any]) -> list[str]:
     tried = summary.get("gammas", [])
     if not tried:
         return []
-    lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes:"]
+    lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes{_why(tried)}:"]
     for row in tried:
-        explained = ""
-        if "useful" in row:
-            explained = (
-                f"; {row['useful']:.0%} of what is drawn are steps that the past can explain, by "
-                f"{max(row['explained'], 0):.0%}"
-            )
-        uncertain = "" if row["uncertain"] else "; hardly anything is uncertain"
-        lines.append(f"  gamma {row['gamma']:<4g} targets: {_few(row)}{explained}{uncertain}")
+        known = (
+            f"a quick look at the past explains {row['worth']:.0%}" if "useful" in row else "too few episodes to say"
+        )
+        known = known if row["uncertain"] else "hardly anything is uncertain"
+        lines.append(f"  gamma {row['gamma']:<4g} {_few(row)} of what is drawn; {known}")
     return lines
+
+
+def _why(tried: list[dict[str, Any]]) -> str:
+    from ..training.discounts import ENOUGH, WORTH
+
+    if tried[-1]["worth"] >= ENOUGH:
+        return ", the smallest with which enough can be explained" + ("" if len(tried) > 1 else "; no larger was tried")
+    if max(row["worth"] for row in tried) >= WORTH:
+        return ", the smallest with which about as much can be explained as with any"
+    return ", the smallest with which anything is uncertain"
 
 
 def _few(row: dict[str, Any]) -> str:
@@ -113,8 +120,8 @@ def _few(row: dict[str, Any]) -> str:
 def _separation_text(summary: dict[str, Any]) -> str:
     verdict = "separates" if summary["separates"] else "does NOT separate"
     return (
-        f"Check on validation episodes: the detector {verdict} surprising steps from others; {_few(summary)} of the "
-        f"selection's mass. What is drawn deviates {summary['separation']:.3g} times as much as steps do on average."
+        f"Check on validation episodes: the detector {verdict} surprising steps from others; {_few(summary)} of what "
+        f"is drawn. What is drawn deviates {summary['separation']:.3g} times as much as steps do on average."
     )
 
 

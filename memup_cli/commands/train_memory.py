@@ -50,8 +50,8 @@ def _text(summary: dict[str, Any]) -> str:
         f"{run}: {summary['updates']:,} updates"
         f"{', as good as asked,' if summary['early'] else ''} at {summary['updates_per_second']:.0f} a second "
         f"({summary['data_wait_share']:.1%} of the time waiting for data)",
-        f"On validation episodes, at the steps that matter: {summary['explained']:.1%} explained beyond what needs no "
-        f"memory; {main} {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
+        f"On validation episodes, at the steps that matter: {console.percent(summary['explained'])} explained beyond "
+        f"what needs no memory; {main} {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
         f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most; "
         f"{console.human_bytes(summary['saved_tensor_bytes'])} are kept for the backward pass of an update",
         *_advice(summary),
@@ -61,7 +61,8 @@ def _text(summary: dict[str, Any]) -> str:
 
 
 OVERFITTING = 0.2  # more explained of training episodes than of others
-LITTLE = 0.1  # explained: nothing was learned to speak of
+LITTLE, MOST = 0.1, 0.9  # explained: nothing was learned to speak of; or about all there is
+FEW = 1000  # training episodes: with fewer, more are worth a try
 
 
 def _advice(summary: dict[str, Any]) -> list[str]:
@@ -74,15 +75,17 @@ def _advice(summary: dict[str, Any]) -> list[str]:
         return [
             f"Overfitting: {own:.0%} is explained of training episodes, and {max(other, 0):.0%} of others. There are "
             f"{episodes:,} training episodes with {summary['training_events']:,} events; collect more with: memup "
-            f"collect --run {run} --episodes {4 * episodes}"
+            f"collect --run {run} --episodes {max(4 * episodes, FEW)}"
         ]
-    if other < LITTLE and not summary["early"]:
+    if summary["early"] or other >= MOST:
+        return []
+    if other < LITTLE:
         return [
             "The memory does not explain more than the step itself tells. See what `memup score` and `memup inspect "
             f"--run {run}` say of the surprising steps; then try more --updates, which continue this training, or a "
             "larger --rollout with --restart."
         ]
-    return []
+    return ["There may be more to learn: the same command with more --updates continues this training."]
 
 
 train_memory = command_function(

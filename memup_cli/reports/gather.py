@@ -190,7 +190,10 @@ def _hints(manifest: Manifest, data: dict[str, Any]) -> list[dict[str, str]]:
         elif status.get(stage) != "complete":
             state = "has not been run" if stage not in status else f"is {status[stage]}"
             hint(f"No {what} yet: {stage} {state}.", _command(manifest, stage))
-    if status.get("train-memory") == "complete":
+    measured = manifest.stages.get("collect", {}).get("config", {}).get("test_episodes")
+    if status.get("train-memory") == "complete" and not measured:
+        hint("There are no test episodes to evaluate with.", f"memup collect --run {run} --test-episodes 100")
+    elif status.get("train-memory") == "complete":
         if status.get("evaluate") == "stale":
             hint("The memory was trained again since it was evaluated.", f"memup evaluate memory --run {run}")
         elif not data["memory"]:

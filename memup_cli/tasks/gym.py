@@ -199,7 +199,7 @@ class GymTask:
         where = "in the reset" if step < 0 else f"at step {step}"
         return FailedEpisode(
             f"{self.options.env_id} failed {where} of the episode of seed {seed}: {described(error)}. "
-            f"{_again(seed)} Mend the environment; what was committed is kept."
+            f"{_again(seed)} Mend the environment; committed episodes are kept."
         )
 
 

@@ -343,6 +343,7 @@ def _summary(manifest: Manifest, outcome: str, steps: int, began: float) -> dict
         **entry["progress"],
         "missing": entry["missing"],
         "outputs": entry["outputs"],
+        "again": [stage for stage in manifest.stages if manifest.stale(stage)],
         "steps": steps,
         "seconds": time.monotonic() - began,
         "bytes": stored,

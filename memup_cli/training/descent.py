@@ -118,7 +118,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     def keep(which: str) -> str:
         return save_model(folder, learner.kept, course.task, course.config, which, still_ours)
 
-    quiet = course.quiet or not world.first
+    quiet, looked = course.quiet or not world.first, ""
     with (
         Metrics(course.run / "logs" / course.stage, update) if world.first else nullcontext() as metrics,
         console.Progress(course.stage, "update", course.updates, update, quiet=quiet) as bar,
@@ -138,7 +138,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                 speed, waiting = watch.rate(update - logged), watch.wait_share(slab)
                 if metrics:
                     metrics.write(update, loss=mean, updates_per_second=speed, data_wait_share=waiting)
-                bar.advance(update - logged, f"loss {mean:.4g}, waiting for data {waiting:.0%}")
+                bar.advance(update - logged, f"{looked}loss {mean:.4g}, waiting for data {waiting:.0%}")
                 logged = update
             if update % course.evaluate_every == 0 or schedule.ends(update):
                 still_ours()
@@ -152,7 +152,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                     if value <= best:
                         best = value
                         keep("best")
-                    bar.advance(0, f"validation {', '.join(f'{n} {result[n]:.4g}' for n in _shown(found, course))}")
+                    looked = f"validation {_shown(result, found.main)}, "
                 if world.any(enough()):
                     break
             if update % course.checkpoint_every == 0:
@@ -189,8 +189,9 @@ def _measured(found: Predictions, without: Predictions | None) -> dict[str, floa
     return {**explained, **found.metrics()}
 
 
-def _shown(found: Predictions, course: Course) -> list[str]:
-    return [*(["explained"] if course.without is not None else []), found.main]
+def _shown(result: dict[str, float], main: str) -> str:
+    explained = f"{console.percent(result['explained'])} explained, " if "explained" in result else ""
+    return f"{explained}{main} {result[main]:.4g}"
 
 
 def _check_finite(folder: Path, loss: float, update: int, lr: float) -> None:

@@ -16,7 +16,7 @@ from ..tasks.blame import described
 from ..tasks.spec import DataSet, Loading, SideBySide, Streamed, Task, TaskSpec
 
 TOLD = (MemupError, StoreError)  # what says by itself what to do
-KEPT = "Mend the task; what was committed is kept."
+KEPT = "Mend the task; committed episodes are kept."
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,11 @@ def _look_at(spec: TaskSpec, request: GroupRequest, episode: Episode, name: str)
             step = int((values.reshape(len(values), -1) == wrong).any(1).argmax())
             raise BadInput(
                 f"{name} has class {wrong} in `{field.name}` at step {step}; the task says that there are {count} "
-                f"classes, 0 to {count - 1}. Mend the task or the environment; what was committed is kept."
+                f"classes, 0 to {count - 1}. Mend the task or the environment; committed episodes are kept."
             )
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             step = int((~np.isfinite(values)).reshape(len(values), -1).any(1).argmax())
             raise BadInput(
                 f"{name} has a number in `{field.name}` at step {step} that is not finite. Mend the task or the "
-                "environment; what was committed is kept."
+                "environment; committed episodes are kept."
             )

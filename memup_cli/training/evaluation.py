@@ -79,12 +79,23 @@ class Predictions:
         return share / share.sum()
 
     def explained(self, without: "Predictions", seed: int = 0) -> tuple[float, tuple[float, float]]:
-        """1 - the loss / that of predictions without a memory; with a 95% bootstrap interval over episodes."""
+        """1 - the loss / that of predictions without a memory; with a 95% bootstrap interval over episodes.
+
+        Where no memory is needed nothing is explained, however small the errors are.
+        """
         own, other = (self._by_episode(each.nll) for each in (self, without))
+        if without.is_perfect:
+            return 0.0, (0.0, 0.0)
         chosen = self._resampled(len(own), seed)
         ratios = own[chosen].sum(1) / np.maximum(other[chosen].sum(1), 1e-12)
         low, high = np.quantile(1 - ratios, [0.025, 0.975])
-        return float(1 - own.sum() / max(other.sum(), 1e-12)), (float(low), float(high))
+        return float(1 - own.sum() / other.sum()), (float(low), float(high))
+
+    @property
+    def is_perfect(self) -> bool:
+        """Whether what is left is no more than a trace: of numbers next to their size, of classes next to a nat."""
+        size = 1.0 if self.kind == "classes" else float(np.average(self.y**2, weights=self.weight))
+        return self.loss <= 1e-6 * size
 
     def events(self) -> float:
         """How many steps of an episode matter: of equal weights their number, of unequal ones fewer."""
@@ -364,6 +375,7 @@ def summary(predictions: Predictions, without: Predictions, bins: int) -> dict[s
         "interval": list(predictions.interval()),
         "explained": explained,
         "explained_interval": list(interval),
+        "nothing_to_explain": without.is_perfect,
         "constant": predictions.constant().metrics(),
         "memoryless": without.metrics(),
         "episodes": len(np.unique(predictions.episode)),

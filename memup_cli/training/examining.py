@@ -76,7 +76,7 @@ def examine(
 
 def _is_uncertain(drawn: float, y: np.ndarray) -> bool:
     """Whether the targets deviate at all from what the step itself tells."""
-    return bool(drawn > max(0.1 * y.std(), 0.01 * np.abs(y).mean()))
+    return bool(y.std() > 1e-6 * np.abs(y).mean() and drawn > max(0.1 * y.std(), 0.01 * np.abs(y).mean()))
 
 
 def _separates(found: dict[str, Any], detector: Detector) -> bool:

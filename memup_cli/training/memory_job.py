@@ -21,6 +21,7 @@ from .stages import (
     check_window,
     digests,
     open_run,
+    require_validation,
     spec_of,
     split_of,
     weights_digest,
@@ -72,8 +73,7 @@ def resolve(
     spec = spec_of(manifest)
     asked = options.model_fields_set
     options = _short_stretches(with_recipe(options, spec), int(split_of(manifest, "train").lengths.max()))
-    if not len(split_of(manifest, "validation")):
-        raise UsageProblem(f"{manifest.run} has no episodes for validation; collect at least 2 training episodes")
+    require_validation(manifest)
     check_goals(options, spec)
     if options.context == "window" and "window" in asked:
         check_window(manifest, options.window)

@@ -43,6 +43,7 @@ from .stages import (
     open_run,
     owned,
     record,
+    require_validation,
     spec_of,
     split_of,
     stored_of,
@@ -57,6 +58,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     """Run the stage; returns the summary to print."""
     manifest = open_run(run)
     spec = spec_of(manifest)
+    require_validation(manifest)
     inputs = digests(manifest, *STORED)
     values = dict(vars(config))
     parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]

@@ -79,11 +79,19 @@ def require(manifest: Manifest, stage: str) -> dict[str, Any]:
         )
     if stale := manifest.stale(stage):
         why = growth_since(manifest, entry.get("inputs", {})) or f"{', '.join(stale)} changed"
+        commands = [f"`{again(manifest, each, restart=True)}`" for each in _stale_before(manifest, stage)]
         raise StageMissing(
-            f"the {stage} stage of {manifest.run} is stale: {why} since it ran. Run "
-            f"`{again(manifest, stage, restart=True)}` first."
+            f"the {stage} stage of {manifest.run} is stale: {why} since it ran. Run {', then '.join(commands)} first."
         )
     return entry
+
+
+def _stale_before(manifest: Manifest, stage: str) -> list[str]:
+    """The stages that have to run again for a stale one, itself the last; in the order in which they are to run."""
+    makers = {name: maker for maker, entry in manifest.stages.items() for name in entry.get("outputs", {})}
+    earlier = [makers[name] for name in manifest.stages[stage].get("inputs", {}) if name in makers]
+    found = [each for maker in earlier if manifest.stale(maker) for each in _stale_before(manifest, maker)]
+    return [*dict.fromkeys(found), stage]
 
 
 def digests(manifest: Manifest, *names: str) -> dict[str, str]:
@@ -201,6 +209,14 @@ def split_of(manifest: Manifest, split: str) -> Trajectories:
 def stored_of(manifest: Manifest, folder: str) -> Trajectories:
     """All episodes of a folder, those for validation among the training episodes."""
     return Trajectories(manifest.run / "trajectories" / folder, manifest.stages["collect"]["config"]["shards"])
+
+
+def require_validation(manifest: Manifest) -> None:
+    if not len(split_of(manifest, "validation")):
+        raise UsageProblem(
+            f"{manifest.run} has no episodes for validation; collect at least 2 training episodes: memup collect "
+            f"--run {quoted(manifest.run)} --episodes 1000"
+        )
 
 
 def require_test(manifest: Manifest) -> None:

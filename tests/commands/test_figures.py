@@ -70,6 +70,27 @@ class Noisy(gym.Env):
 gym.register("Noisy-v0", Noisy)
 """
 
+# The same reward at every step.
+CONSTANT = """
+import gymnasium as gym
+import numpy as np
+
+class Constant(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), 1.0, self.t == 20, False, {}
+
+gym.register("Constant-v0", Constant)
+"""
+
 
 def environment(memup: Memup, name: str, text: str, count: int, *options: object) -> None:
     (memup.folder / f"{name}.py").write_text(text)
@@ -162,7 +183,7 @@ def test_overfitting_is_told_with_what_to_do(memup):
     shown = memup("train-memory", "--run", "run", "--updates", 400, "--lr", 3e-3).out
     assert "Overfitting: " in shown
     assert re.search(r"There are 10 training episodes with 1\d events", shown)
-    assert "memup collect --run run --episodes 40" in shown
+    assert "memup collect --run run --episodes 1000" in shown
 
 
 def test_the_last_episodes_are_kept_for_validation(memup):
@@ -232,3 +253,28 @@ def test_the_mass_of_the_selection_is_that_of_draws_from_earlier_steps():
         flat, [1 / 16, 1 / 16 + 1 / 12, 1 / 16 + 1 / 12 + 1 / 8, 1 / 16 + 1 / 12 + 1 / 8 + 1 / 4]
     )
     assert main_steps(np.array([0.05, 0.6, 0.05, 0.3]), 0.9).tolist() == [1, 3]
+
+
+def test_one_episode_is_too_few_and_a_constant_reward_needs_no_memory(memup):
+    environment(memup, "constant", CONSTANT, 1)
+    failed = memup("score", "--run", "run", code=2)
+    assert "has no episodes for validation; collect at least 2 training episodes" in failed.err
+    memup("collect", "--run", "run", "--episodes", 60)
+    shown = memup("score", "--run", "run", "--gamma", 0, "--updates", 200).out
+    assert "there is nothing for a memory to explain" in shown
+    memup("train-memory", "--run", "run", "--updates", 200)
+    found = memup("evaluate", "memory", "--run", "run", "--json").json
+    assert (found["explained"], found["explained_interval"], found["nothing_to_explain"]) == (0, [0, 0], True)
+    assert "There is nothing to explain" in memup("evaluate", "memory", "--run", "run").out
+
+
+def test_after_more_episodes_the_stages_to_run_again_are_said_in_their_order(memup):
+    environment(memup, "match", MATCH, 40)
+    memup("score", "--run", "run", "--gamma", 0, "--updates", 20)
+    memup("train-memory", "--run", "run", "--updates", 2)
+    grown = memup("collect", "--run", "run", "--episodes", 60).out
+    assert "score, train-memory saw fewer episodes" in grown
+    assert grown.endswith("Next: memup score --run run --restart\n")
+    refused = memup("evaluate", "memory", "--run", "run", code=3).err
+    first, second = "memup score --gamma 0 --updates 20 --run run --restart", "memup train-memory --updates 2 --run run"
+    assert f"Run `{first}`, then `{second} --restart` first." in refused

@@ -144,10 +144,10 @@ def test_an_interrupted_stage_is_continued_with_its_own_options(memup, run):
 
     edit(run, change)
     shown = memup("report", "run").out
-    assert f"train-memory is interrupted. To make it: memup train-memory {options['train-memory']} --run run\n" in shown
-    assert "train-agent/ppo is interrupted. To make it: memup train-agent --steps 4000 --run run" in shown
+    assert f"train-memory is interrupted. Run: memup train-memory {options['train-memory']} --run run\n" in shown
+    assert "train-agent/ppo is interrupted. Run: memup train-agent --steps 4000 --run run" in shown
     edit(run, lambda manifest: manifest.stages["train-agent/ppo"]["attempt"].pop("command"))
-    assert "To make it: memup train-agent --agent ppo --run run" in memup("report", "run").out
+    assert "Run: memup train-agent --agent ppo --run run" in memup("report", "run").out
 
 
 def test_wrong_calls_are_explained(memup):
