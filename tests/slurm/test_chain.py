@@ -92,7 +92,7 @@ class Barrier:
 
 def test_preempted_and_requeued_it_ends_with_the_same_result(cluster, chain, undisturbed):
     run = chain.folder / "run"
-    barrier = Barrier(chain.folder / "barrier", chain.folder, "run/[am]*/checkpoint-*.pt")  # agent and memory
+    barrier = Barrier(chain.folder / "barrier", chain.folder, "run/[am]*[oy]/checkpoint-*.pt")  # agent/ppo, memory
     jobs = chain.submit(**barrier.variables)
     cluster.ask("scontrol", "hold", jobs["train-agent"])
 
