@@ -38,7 +38,7 @@ def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
     done = memup("train-memory", "--run", "run", *options, "--until-accuracy", 0.6, "--json").json
     assert done["accuracy"] > 0.35  # chance: 0.125; many steps more make it 1
     found = memup("evaluate", "memory", "--run", "run", "--json").json
-    assert found["accuracy"] == pytest.approx(done["accuracy"])
+    assert found["accuracy"] == pytest.approx(done["accuracy"], abs=0.05)  # of other episodes
     assert found["steps"] == 2000
 
 

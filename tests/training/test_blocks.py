@@ -124,7 +124,7 @@ def test_peak_memory_does_not_grow_with_the_length(memup):
 
 @pytest.mark.learning
 def test_peak_memory_of_the_probe_does_not_grow_with_the_length(memup):
-    short, long = (_peak(memup, length, 10, "--detector", "probe") for length in LENGTHS)
+    short, long = (_peak(memup, length, 20, "--detector", "probe") for length in LENGTHS)
     assert long < 1.2 * short
 
 
