@@ -92,7 +92,7 @@ def _gamma_text(summary: dict[str, Any]) -> list[str]:
     tried = summary.get("gammas", [])
     if not tried:
         return []
-    lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes{_why(tried)}:"]
+    lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes{_why(summary)}:"]
     for row in tried:
         known = (
             f"a quick look at the past explains {row['worth']:.0%}" if "useful" in row else "too few episodes to say"
@@ -102,13 +102,13 @@ def _gamma_text(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _why(tried: list[dict[str, Any]]) -> str:
-    from ..training.discounts import ENOUGH, WORTH
-
-    if tried[-1]["worth"] >= ENOUGH:
-        return ", the smallest with which enough can be explained" + ("" if len(tried) > 1 else "; no larger was tried")
-    if max(row["worth"] for row in tried) >= WORTH:
-        return ", the smallest with which about as much can be explained as with any"
+def _why(summary: dict[str, Any]) -> str:
+    rows = summary["gammas"]
+    uncertain = [row["gamma"] for row in rows if row["uncertain"]]
+    if not uncertain:
+        return "; with none of them is anything uncertain"
+    if summary["gamma"] != uncertain[0]:
+        return ", with which the past explains nearly all"
     return ", the smallest with which anything is uncertain"
 
 

@@ -2,8 +2,9 @@
 
 For each candidate a detector finds what is surprising, and the probe what of it the past explains, both on training
 episodes. What counts is measured on validation episodes: the share of the targets that would fall on steps which the
-past explains, times how much of their uncertainty it explains. The smallest discount is tried first, and the others
-only if it is not good enough: the more of the future a return sums up, the more noise is in it.
+past explains, times how much of their uncertainty it explains. The smallest discount with which anything is uncertain
+is taken if the past explains some of it: the more of the future a return sums up, the more noise is in it, and the more
+of it is only how much time is left. Another one must explain nearly all.
 """
 
 from collections.abc import Callable
@@ -11,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 GAMMAS = (0.0, 0.9, 0.99)
-ENOUGH = 0.8  # of what is drawn is explained: no need to look further
-WORTH = 0.1  # less is no reason to prefer a gamma
-ALIKE = 0.05
+ENOUGH = 0.8  # of what is drawn is explained: reason enough for a larger gamma
+WORTH = 0.1  # of what is drawn is explained: no need to look further
 SURE = 2.0  # standard errors of the gain from which it counts in full
 
 
@@ -40,12 +40,11 @@ def choose_gamma(measure: Callable[[float], dict[str, Any] | None]) -> tuple[flo
         found = measure(gamma)
         if found is None:
             return None
-        tried.append(Tried.of(gamma, found))
-        if tried[-1].worth >= ENOUGH:
+        tried.append(now := Tried.of(gamma, found))
+        first = not any(t.uncertain for t in tried[:-1])
+        if now.uncertain and now.worth >= (WORTH if first else ENOUGH):
+            chosen = now
             break
-    best = max(t.worth for t in tried)
-    if best >= WORTH:
-        chosen = next(t for t in tried if t.worth >= best - ALIKE)
     else:
         chosen = next((t for t in tried if t.uncertain), tried[-1])
     return chosen.gamma, [{"gamma": t.gamma, "worth": t.worth, **t.found} for t in tried]
