@@ -34,9 +34,10 @@ def damaged_checkpoints(run: Path) -> list[Path]:
 
 
 def not_a_file(run: Path) -> list[Path]:
-    """The copy of the manifest before this one, if it is no file: then no stage can record anything."""
-    previous = inside(run, PREVIOUS, "manifest")
-    return [previous] if previous.is_dir() else []
+    """What must be a file and is none: then no stage can write it. It is the old manifest, or made again if missing."""
+    names = PREVIOUS, "memoryless/best.safetensors", "memoryless/made_from.json"
+    paths = [inside(run, name, "manifest") for name in names]
+    return [path for path in paths if path.exists() and not path.is_file()]
 
 
 def quarantine_place(run: Path, path: Path) -> Path:

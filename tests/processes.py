@@ -130,6 +130,8 @@ class Forks:
         """Start memup in folder. With shim variables, calls that change a file below the folder are counted or fail."""
         number = next(self._numbers)
         out, err = (self._folder / f"{number}.{name}" for name in ("out", "err"))
+        for file in (out, err):
+            file.touch()  # what is killed at once has said nothing
         variables = {"SHIM_ROOT": str(folder), **shim} if shim else {}
         request = {"folder": str(folder), "arguments": [*map(str, arguments)], "group": group}
         request |= {"environment": environment({**variables, **(env or {})}), "out": str(out), "err": str(err)}

@@ -119,12 +119,12 @@ def _check_others(manifest: "Manifest") -> list["Damage"]:
 
     found = dict.fromkeys(damaged_checkpoints(manifest.run), "damaged; its stage goes on from the one before it")
     found |= dict.fromkeys(altered_descriptions(manifest), "missing, damaged or not what was recorded")
-    found |= dict.fromkeys(not_a_file(manifest.run), "a folder, where the manifest before this one is kept")
+    found |= dict.fromkeys(not_a_file(manifest.run), "no file, where one is kept")
     return [Damage(path, None, "", None, (0, 0), problem) for path, problem in found.items()]
 
 
 def _mend_others(manifest: "Manifest") -> list[Path]:
-    """Set damaged checkpoints aside, and a folder in place of the old manifest; write config.json again as recorded."""
+    """Set aside damaged checkpoints and what must be a file but is none; write config.json again as recorded."""
     from stores.files import make_folder, move, to_json, write_durably
 
     from ..stage_files import altered_descriptions, damaged_checkpoints, not_a_file, quarantine_place

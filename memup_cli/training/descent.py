@@ -84,7 +84,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
 
     Returns the metrics, with the digests of the best and last weights; fewer if it was stopped, or is not the first.
     """
-    update, best, world = 0, math.inf, course.world
+    update, best, kept_best, world = 0, math.inf, "", course.world
     schedule = Schedule(course.updates, course.earlier)
     saved_at = None
     watch, folder = Watch(learner.model), course.folder
@@ -93,6 +93,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             learner.load(saved["learner"])
             torch.set_rng_state(saved["rng"].cpu())
             update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
+            kept_best = saved.get("kept_best", "")  # of 0.1.0 it is not known
             saved_at = update
         note_resume(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
@@ -110,7 +111,8 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         _check_finite(folder, float(learner.losses + largest), update, rate())
         if metrics:
             metrics.sync()
-        content = {"update": update, "best": best, "learner": learner.state(), "rng": torch.get_rng_state()}
+        content = {"update": update, "best": best, "kept_best": kept_best}
+        content |= {"learner": learner.state(), "rng": torch.get_rng_state()}
         if world.first:
             checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes}, still_ours)
         saved_at = update
@@ -151,7 +153,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                     value = found.loss if course.by_loss else found.objective
                     if value <= best:
                         best = value
-                        keep("best")
+                        kept_best = keep("best")
                     looked = f"validation {_shown(result, found.main)}, "
                 if world.any(enough()):
                     break
@@ -167,7 +169,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     if not result:  # an attempt that was killed after its last update left only the evaluation to do
         result = _measured(course.evaluate(), course.without)
         if not (folder / "best.safetensors").exists():
-            keep("best")
+            kept_best = keep("best")
     main = "accuracy" if "accuracy" in result else "rmse"
     return {
         "updates": update,
@@ -180,7 +182,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         "peak_rss_bytes": peak_rss(),
         "saved_tensor_bytes": watch.saved_bytes,
         "last": keep("last"),
-        "best": saved_digest(folder, "best"),
+        "best": saved_digest(folder, "best", kept_best),
     }
 
 

@@ -94,19 +94,21 @@ def save_model(
     return hashlib.sha256(data).hexdigest()
 
 
-def saved_digest(folder: Path, which: str) -> str:
+def saved_digest(folder: Path, which: str, expected: str = "") -> str:
     """Digest of a weights file that an earlier attempt may have left; DamagedData if it is not what that one wrote."""
     path = folder / f"{which}.safetensors"
     data = read_file(path) if path.exists() else b""
     try:
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        claimed = header["__metadata__"]["digest"] if "__metadata__" in header else None  # older files have none
-        intact = claimed in (None, tensors_digest(load(data)))
+        intact = header["__metadata__"]["digest"] == tensors_digest(load(data))
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
         intact = False
     if not intact:
         raise DamagedData(f"{path} was damaged since it was written. Train again with --restart.")
-    return hashlib.sha256(data).hexdigest()
+    digest = hashlib.sha256(data).hexdigest()
+    if expected not in ("", digest):
+        raise DamagedData(f"{path} is not what this training wrote. Train again with --restart.")
+    return digest
 
 
 @torch.no_grad()
