@@ -35,7 +35,8 @@ def damaged_checkpoints(run: Path) -> list[Path]:
 
 def not_a_file(run: Path) -> list[Path]:
     """What must be a file and is none: then no stage can write it. It is the old manifest, or made again if missing."""
-    names = PREVIOUS, "memoryless/best.safetensors", "memoryless/made_from.json"
+    made_again = ("made_from.json", "best.safetensors", "last.safetensors", "predictor.safetensors")
+    names = [PREVIOUS, *(f"memoryless/{name}" for name in made_again)]
     paths = [inside(run, name, "manifest") for name in names]
     return [path for path in paths if path.exists() and not path.is_file()]
 

@@ -71,6 +71,9 @@ class RemotePath(PosixPath):
     def is_symlink(self) -> bool:
         return False
 
+    def is_file(self, **_: Any) -> bool:
+        return self.exists() and not self.is_dir()
+
     def is_dir(self, **_: Any) -> bool:
         system, path = self._file_system()
         return bool(system.isdir(path))

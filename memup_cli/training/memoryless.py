@@ -28,6 +28,7 @@ from .weights import fill, restore, save_model
 from .world import ALONE
 
 DESCRIPTION = "made_from.json"
+RESULT = "predictor"
 LEAST_UPDATES, MOST_UPDATES = 1000, 5000  # of the predictor without a memory, if the memory has as many
 
 
@@ -106,7 +107,7 @@ def train_without(job: MemoryJob, stop: StopFlag, allow: Callable[[], None] = al
         )
         if found.explained(found.constant())[1][0] <= 0:
             model.predict_always(found.best_constant())
-        digest = save_model(job.folder, model, job.manifest.task, job.config, "best", still_ours)
+        digest = save_model(job.folder, model, job.manifest.task, job.config, RESULT, still_ours)
         write_durably(job.folder / DESCRIPTION, to_json({"begun": described, "digest": digest}), still_ours)
         checkpoint.clear(job.folder)
     return True
@@ -114,12 +115,12 @@ def train_without(job: MemoryJob, stop: StopFlag, allow: Callable[[], None] = al
 
 def read_without(job: MemoryJob) -> bytes:
     """Weights of the predictor without a memory."""
-    return read_file(without_memory(job).folder / "best.safetensors")
+    return read_file(without_memory(job).folder / f"{RESULT}.safetensors")
 
 
 def _is_described(folder: Path, described: dict[str, Any]) -> bool:
     found = _read_description(folder)
-    path = folder / "best.safetensors"
+    path = folder / f"{RESULT}.safetensors"
     if found.get("begun") != described or not path.exists():
         return False
     return bool(found.get("digest") == hashlib.sha256(read_file(path)).hexdigest())
