@@ -24,7 +24,7 @@ class TrainAgentOptions(BaseModel):
         3_000_000,
         ge=1,
         le=10**12,
-        description="Environment steps at least: iterations are whole (tmaze from 100,000 steps on, ppo: one).",
+        description="Environment steps at least: iterations are of whole episodes.",
     )
     until_success: float | None = Field(
         None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
@@ -45,8 +45,8 @@ class TrainAgentOptions(BaseModel):
     )
     outlook: bool = Field(
         False,
-        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action (on in "
-        "two-colors and, for ppo, in tmaze from 100,000 steps on).",
+        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action (default: "
+        "if the memory explains half of what is uncertain).",
         json_schema_extra={**SENSES, "both": True},
     )
     imitate: int = Field(

@@ -44,6 +44,7 @@ class InOrder(TyperGroup):
         return [*ORDER, *(name for name in self.commands if name not in ORDER)]
 
 
+PATIENCE = 10.0  # seconds
 ADVICE = ("memup ", "Run ", "--restart", "copy it over")  # a message with one of these says what to do
 CTRL_C = 128 + signal.SIGINT
 HELP_FLAGS = ("-h", "--help")
@@ -123,10 +124,18 @@ def main() -> None:
             _complain(f"the file system refused: {error}. Check the path, its permissions and the space left.")
         else:
             _complain(_advised(error))
+        if rank().number and isinstance(error, MemupError):
+            _let_the_first_say_it()
         code, said = found or 1, True
     if code == CTRL_C and not said:  # Typer made that of a Ctrl-C outside of a stage's work
         raise KeyboardInterrupt
     _leave(code or 0)
+
+
+def _let_the_first_say_it() -> None:
+    """torchrun ends all processes as soon as one is gone: wait for that, or the first might not come to say why."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.sigtimedwait({signal.SIGTERM}, PATIENCE)
 
 
 def _leave(code: int) -> NoReturn:

@@ -79,8 +79,8 @@ class ScoreOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     detector: Literal["quantile", "classifier", "regression", "probe"] | None = Field(
-        None, description="What estimates the uncertainty (default: quantile for returns, classifier for classes, "
-        "regression for numbers); probe: also how much of it the past explains, for --select utility."
+        None, description="What estimates the uncertainty (default: quantile for numbers, classifier for classes); "
+        "probe: also how much of it the past explains, for --select utility."
     )  # fmt: skip
     gamma: float | None = Field(
         None,
@@ -89,13 +89,15 @@ class ScoreOptions(BaseModel):
         description="Discount of the returns (default: the task's; if it has none, the best of several).",
     )
     window: int | None = Field(
-        None, ge=1, le=4096, description="Local steps the detector sees (default: 1 for quantile, 8 for the others)."
+        None, ge=1, le=4096, description="Local steps the detector sees (default: 1 for returns, else 8)."
     )
     hidden: int = Field(64, ge=1, le=16_384, description="Units of the detector's layers.")
     updates: int = Field(
         5000, ge=1, le=1_000_000_000, description="Updates at most; it stops when the held-out loss no longer falls."
     )
-    score: Literal["nll", "entropy"] = Field("nll", description="Score of the classifier: -log p(y) or the entropy.")
+    score: Literal["nll", "entropy"] = Field(
+        "entropy", description="Score of the classifier: the entropy, or -log p(y), which also says what is unlikely."
+    )
 
 
 # Where the help shows an option.
@@ -136,7 +138,11 @@ class TrainMemoryOptions(BaseModel):
         "--detector probe`), uniform in the future (Rnd-Pred), the current step (Default).",
     )
     explore: float = Field(
-        0.0, ge=0, le=1, description="Of --select utility: share of visits to episodes that go by uncertainty."
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of visits to episodes on which targets are drawn from all steps alike, so that what is "
+        "certain is predicted right, too; of --select utility, by uncertainty.",
     )
     temperature: float = Field(
         0.02, ge=1e-6, description="Of the selection, in units of the scores' spread: p(k) ~ exp(score / temperature)."
@@ -146,6 +152,12 @@ class TrainMemoryOptions(BaseModel):
         gt=0,
         description="Prefer near targets: their chance falls by e in so many steps (default: distance does not count). "
         "For outcomes that cannot be known until shortly before.",
+    )
+    near: bool = Field(
+        False,
+        description="Targets near and far alike: each visit to an episode has a --reach of its own, drawn from one "
+        "step to the whole episode.",
+        json_schema_extra={"both": True},
     )
     scores: Literal["stored", "online"] = Field(
         "stored", description="Scores of `memup score`, or the error of a slow average of the model itself."

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load, save
 
@@ -40,6 +41,8 @@ from .senses import OBSERVATION
 from .training import AgentTraining, train
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
+GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
+FEW = 32  # environments that play very long episodes
 PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
 OWN_OPTIONS = {
     "ppo": {"checkpoint", "outlook", "imitate", "prefer", "alternate"} | PPO_OPTIONS,
@@ -122,8 +125,8 @@ def resolve(
     known |= {"eyes"} if options.agent in MEMORY_AGENTS else set()
     if foreign := sorted(options.model_fields_set - known):
         raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}; leave it out")
-    recipe = spec.recipes.get(options.agent, {})
-    options = TrainAgentOptions(**{**recipe, **options.model_dump(exclude_unset=True)})
+    hints = {**planned(manifest, spec, options, restart), **spec.recipes.get(options.agent, {})}
+    options = TrainAgentOptions(**{**hints, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()
     if options.agent == "qrdqn" and "action" not in spec.classes:
         raise UsageProblem(
@@ -138,6 +141,31 @@ def resolve(
     if options.agent in MEMORY_AGENTS:
         require(manifest, "train-memory")
     return AgentJob(manifest, spec, options, seed, device, restart, quiet)
+
+
+def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, restart: bool) -> dict[str, Any]:
+    """What follows from the episodes and from the memory: whom to ask, and how many to play side by side.
+
+    An iteration is of whole episodes. Where those of 64 environments are more than all the steps, fewer play, once:
+    who asks the predictor of a good memory is right from the start, and learning from chance would take many.
+    What was begun goes on with or without an outlook, as it was.
+    """
+    begun = {} if restart else manifest.stages.get(f"train-agent/{options.agent}", {}).get("config", {})
+    found: dict[str, Any] = {}
+    if begun.get("outlook", _has_good_outlook(manifest, spec, options)):
+        found["outlook"] = True
+    length = int(np.median(split_of(manifest, "train").lengths))
+    if options.envs * length > options.steps and found:
+        found |= {"envs": FEW, "steps": max(options.steps, FEW * length)}
+    return found
+
+
+def _has_good_outlook(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions) -> bool:
+    """Whether the predictor can be asked about actions, and is right often enough on validation episodes."""
+    entry = manifest.stages.get("train-memory", {})
+    asks = options.agent in MEMORY_AGENTS and "action" in spec.classes and spec.query == (OBSERVATION, "action")
+    good = entry.get("metrics", {}).get("explained", 0.0) >= GOOD
+    return bool(asks and good and entry["config"]["context"] == "point")
 
 
 def find(job: AgentJob) -> str:

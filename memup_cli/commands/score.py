@@ -17,7 +17,7 @@ Example: memup score --run runs/tmaze-1000"""
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
     from ..tasks.spec import default_detector
-    from ..training.detection import ScoreConfig, detectors_of
+    from ..training.detection import ScoreConfig
     from ..training.scoring import score
     from ..training.stages import check_window, open_run, prepare_device, spec_of
 
@@ -32,7 +32,7 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
     config = ScoreConfig(
         detector=detector,
         gamma=_gamma(spec, options),
-        window=options.window or (1 if "quantile" in detectors_of(detector, spec) else 8),
+        window=options.window or (1 if spec.target_kind == "return" else 8),
         hidden=options.hidden,
         updates=options.updates,
         score=options.score,

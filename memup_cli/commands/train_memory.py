@@ -25,11 +25,11 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
     if stage.dry_run:
-        data = {"run": str(job.manifest.run), "config": job.config}
+        data = {"run": str(job.manifest.run), "config": job.config, "plan": job.plan.to_json()}
         more = not job.restart and is_extension(job.manifest, "train-memory", job.config, "updates")
         text = (
             f"Would {'extend the training of' if more else 'train'} the memory of {job.manifest.run} "
-            f"{'to' if more else 'for'} {job.options.updates:,} updates. Nothing was written."
+            f"{'to' if more else 'for'} {job.options.updates:,} updates. Nothing was written.\n{_planned(job)}"
         )
         if is_done(job):
             text = f"{job.manifest.run}: up to date. Nothing was written."
@@ -37,6 +37,16 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
         return
     summary = train_memory(job)
     console.result(summary, stage.json_, lambda: _text(summary))
+
+
+def _planned(job: Any) -> str:
+    """What is not given, and why it is what it is."""
+    from ..training.race import described
+
+    lines = ["The plan, for what is not given:"]
+    lines += [f"  {described({c.option: c.value}):<32} {c.why}" for c in job.plan.choices]
+    lines += [f"  {described(rival):<32} or another of {len(job.rivals)}: a race decides" for rival in job.rivals]
+    return "\n".join(lines)
 
 
 def _text(summary: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Detectors d_psi: how uncertain y_k is, given only the local input of step k.
 
 quantile     quantiles of the (discounted) return, as in QR-DQN; score = their spread
-classifier   class probabilities from a local window; score = -log p(y_k), or the entropy
+classifier   class probabilities from a local window; score = their entropy, or -log p(y_k)
 regression   the value from a local window; score = the absolute error
 probe        how much of the largest gain from the past steps of this kind have (models/probe.py); score = that, 0 to 1
 All see the last `window` steps of the query fields, padded with zeros at an episode's start.
@@ -23,7 +23,9 @@ QUANTILES = 32
 class Detector(nn.Module):
     levels: Tensor
 
-    def __init__(self, spec: TaskSpec, kind: Kind, window: int, hidden: int, score: str = "nll", past: int = 0) -> None:
+    def __init__(
+        self, spec: TaskSpec, kind: Kind, window: int, hidden: int, score: str = "entropy", past: int = 0
+    ) -> None:
         """past: numbers about what came before, besides the local window."""
         super().__init__()
         self.kind, self.window, self.score_kind = kind, window, score
@@ -54,7 +56,7 @@ class Detector(nn.Module):
     @property
     def looks_at_y(self) -> bool:
         """Whether a score depends on what y was, besides the local input."""
-        return self.kind in ("classifier", "regression")
+        return self.kind == "regression" or (self.kind == "classifier" and self.score_kind == "nll")
 
     def deviation(self, output: Tensor, y: Tensor) -> Tensor:
         """How far y is from the best guess (N,), or how unlikely its class was."""

@@ -8,21 +8,24 @@ from torch import Tensor, nn
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .images import SIZE, SMALLEST, ImageEncoder
+from .standard import Standard
 
 
 class FieldEncoder(nn.Module):
     """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros.
 
-    Images go through convolutions, which are trained with whatever is on top; with `flat` they stay numbers.
+    Images go through convolutions, which are trained with whatever is on top; with `flat` they stay numbers. With
+    `standard` their channels are in units of how much these vary; see standard.py.
     """
 
-    def __init__(self, spec: TaskSpec, names: tuple[str, ...], flat: bool = False) -> None:
+    def __init__(self, spec: TaskSpec, names: tuple[str, ...], flat: bool = False, standard: bool = False) -> None:
         super().__init__()
         fields = {f.name: f for f in spec.fields}
         self.names = names
         self.classes: dict[str, int] = {}
         self.ranks: dict[str, int] = {}
         self.scales: dict[str, float] = {}
+        self.counts: dict[str, int] = {}  # numbers of a row
         self.images = nn.ModuleDict()
         self.size = 0
         for name in names:
@@ -33,11 +36,32 @@ class FieldEncoder(nn.Module):
                 self.size += spec.classes[source]
                 self.register_buffer(f"numbers_{name}", torch.arange(spec.classes[source]), persistent=False)
             elif fields[source].is_image and min(fields[source].shape[:2]) >= SMALLEST and not flat:
-                self.images[name] = ImageEncoder(fields[source].shape)
+                self.images[name] = ImageEncoder(fields[source].shape, standard)
                 self.size += SIZE
             else:
                 self.scales[name] = spec.scale.get(source, 1.0)
-                self.size += math.prod(fields[source].shape)
+                self.counts[name] = math.prod(fields[source].shape)
+                self.size += self.counts[name]
+
+    def moments(self, found: dict[str, dict[str, list[float]]]) -> tuple[Tensor, ...]:
+        """Mean, spread and kurtosis of each feature (size,), of what was found of each field.
+
+        What comes from images stays as it is; their channels are told theirs.
+        """
+        moments = []
+        for name in self.names:
+            own = [torch.tensor(found[name][which], dtype=torch.float64) for which in ("mean", "sd", "kurtosis")]
+            if name in self.images:
+                standard = self.images[name].standard
+                if isinstance(standard, Standard):
+                    standard.tell(*own)
+                own = [torch.zeros(SIZE), torch.ones(SIZE), torch.ones(SIZE)]
+            elif name in self.scales:
+                rows = self.counts[name] // len(own[0])  # of a small image, each pixel has its channels
+                mean, sd, kurtosis = (each.repeat(rows) for each in own)
+                own = [self.scales[name] * mean, self.scales[name] * sd, kurtosis]
+            moments.append(own)
+        return tuple(torch.cat(each) for each in zip(*moments, strict=True))
 
     def forward(self, arrays: dict[str, Tensor]) -> Tensor:
         parts = []

@@ -14,8 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from .scan import WALK, LinearRecurrence, scan_
+from .standard import Standard
 
 PIECE = 1 << 18  # numbers that a linear memory computes at a time without gradients: what stays in a CPU's cache
+
+DEAF = 0.03  # how much a forget gate hears of the inputs at first: the door opens, the room is not emptied
+
+USUAL = 0.35  # what usual inputs, which are about 1 each, add up to before a gate
 
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State], tuple[Tensor, State]]  # x (N, F), state -> m (N, size), state
@@ -53,6 +58,8 @@ class Shape:
     dropout: float = 0.0
     input_scale: float | None = None  # standard deviation of the input weights; None: torch's, about 1 / sqrt(size)
     chrono: bool = False  # an LSTM's input gates open as seldom as its forget gates close
+    standard: bool = False  # inputs in units of how much they vary
+    closed: bool = False  # gates begin closed to all but loud inputs
 
 
 def horizon_bias(size: int, horizon: int) -> Tensor:
@@ -74,6 +81,7 @@ class RecurrentMemory(nn.Module):
     def __init__(self, inputs: int, shape: Shape, horizon: int, kind: type[nn.LSTM] | type[nn.GRU] = nn.LSTM) -> None:
         super().__init__()
         self.size, self.layers = shape.size, shape.layers
+        self.standard = Standard(inputs) if shape.standard else None
         self.embedding = nn.Sequential(nn.Linear(inputs, shape.embedding), nn.ReLU()) if shape.embedding else None
         dropout = shape.dropout if shape.layers > 1 else 0.0
         features = shape.embedding or inputs
@@ -86,20 +94,13 @@ class RecurrentMemory(nn.Module):
                 bias[shape.size : 2 * shape.size] = keep
                 if shape.chrono:
                     bias[: shape.size] = -keep
-            if shape.input_scale is not None:
-                weights["weight_ih_l0"].normal_(0, shape.input_scale)
-
-    @torch.no_grad()
-    def close_to_usual(self, x: Tensor) -> None:
-        """Let an LSTM's input gates begin closed to the mean of inputs (N, F), each as far as its forget gate is open.
-
-        What comes at nearly every step is then not added up in the units that keep it, which over thousands of steps
-        would drown all else they hold; what is unlike the mean still finds the gates as open as ever.
-        """
-        mean = (x if self.embedding is None else self.embedding(x)).mean(0)
-        weights = dict(self.cell.named_parameters())
-        keep = weights["bias_ih_l0"][self.size : 2 * self.size]
-        weights["weight_ih_l0"][: self.size] -= torch.outer(keep, mean / mean.square().sum().clamp(min=1e-12))
+            if shape.input_scale is not None or shape.standard:
+                usual = USUAL if shape.closed else 1.0
+                weights["weight_ih_l0"].normal_(0, shape.input_scale or usual * features**-0.5)
+            if shape.closed and kind is nn.LSTM:
+                gates = shape.size, 2 * shape.size
+                weights["bias_ih_l0"][: gates[0]] = -weights["bias_ih_l0"][gates[0] : gates[1]]
+                weights["weight_ih_l0"][gates[0] : gates[1]] *= DEAF
 
     def initial(self, batch: int) -> State:
         zeros = next(self.parameters()).new_zeros
@@ -109,25 +110,27 @@ class RecurrentMemory(nn.Module):
         if x.shape[1] == 1 and self.layers == 1 and not torch.is_grad_enabled():
             m, state = self.prepared()(x.squeeze(1), state)  # acting: a third of the time of a sequence of one
             return m.unsqueeze(1), state
-        if self.embedding is not None:
-            x = self.embedding(x)
+        x = self._heard(x)
         # torch wants (layers, B, size)
         parts = tuple(p.unflatten(1, (self.layers, self.size)).transpose(0, 1).contiguous() for p in state)
         m, after = self.cell(x, parts if isinstance(self.cell, nn.LSTM) else parts[0])
         after = after if isinstance(after, tuple) else (after,)
         return m, tuple(part.transpose(0, 1).flatten(1) for part in after)
 
+    def _heard(self, x: Tensor) -> Tensor:
+        x = x if self.standard is None else self.standard(x)
+        return x if self.embedding is None else self.embedding(x)
+
     def prepared(self) -> Step:
         """A single step, for many calls with the same weights."""
         if self.layers > 1:
             return _short_walk(self)
-        cell, embedding = self.cell, self.embedding
+        cell = self.cell
         weights: Any = cell.weight_ih_l0, cell.weight_hh_l0, cell.bias_ih_l0, cell.bias_hh_l0
         is_lstm = isinstance(cell, nn.LSTM)
 
         def step(x: Tensor, state: State) -> tuple[Tensor, State]:
-            if embedding is not None:
-                x = embedding(x)
+            x = self._heard(x)
             state = torch.lstm_cell(x, state, *weights) if is_lstm else (torch.gru_cell(x, state[0], *weights),)
             return state[0], state
 
@@ -185,9 +188,10 @@ class LinearMemory(nn.Module):
     def __init__(self, inputs: int, shape: Shape, horizon: int) -> None:
         super().__init__()
         self.size = shape.size
+        self.standard = Standard(inputs) if shape.standard else None
         self.embedding = nn.Sequential(nn.Linear(inputs, shape.embedding), nn.ReLU()) if shape.embedding else None
         self.dropout = nn.Dropout(shape.dropout)
-        first = shape.embedding**-0.5 if shape.embedding else 1.0
+        first = shape.embedding**-0.5 if shape.embedding else (0.15 * inputs**-0.5 if shape.standard else 1.0)
         layers = [LinearLayer(shape.embedding or inputs, shape.size, horizon, shape.input_scale or first)]
         layers += [LinearLayer(shape.size, shape.size, horizon, shape.size**-0.5) for _ in range(shape.layers - 1)]
         self.layers = nn.ModuleList(layers)
@@ -196,19 +200,23 @@ class LinearMemory(nn.Module):
         return (next(self.parameters()).new_zeros(batch, len(self.layers) * self.size),)
 
     def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        h = x if self.embedding is None else self.embedding(x)
+        h = self._heard(x)
         ends = []
         for number, (layer, before) in enumerate(zip(self.layers, state[0].split(self.size, 1), strict=True)):
             h = layer(self.dropout(h) if number else h, before)
             ends.append(h[:, -1])
         return h, (torch.cat(ends, 1),)
 
+    def _heard(self, x: Tensor) -> Tensor:
+        x = x if self.standard is None else self.standard(x)
+        return x if self.embedding is None else self.embedding(x)
+
     def prepared(self) -> Step:
         """A single step, for many calls with the same weights."""
         layers = [cast(LinearLayer, layer).step for layer in self.layers]
 
         def step(x: Tensor, state: State) -> tuple[Tensor, State]:
-            h = x if self.embedding is None else self.embedding(x)
+            h = self._heard(x)
             after = []
             for layer, before in zip(layers, state[0].split(self.size, 1), strict=True):
                 h = layer(h, before)

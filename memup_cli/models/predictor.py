@@ -11,6 +11,7 @@ from ..tasks.spec import TaskSpec
 from .contexts import build_context
 from .encoders import FieldEncoder, mlp
 from .memory import CELLS, Shape, State
+from .standard import Standard
 
 LOG_VARIANCE = (-10.0, 3.0)  # of what a predictor can be sure of, in the units of the targets
 
@@ -105,20 +106,36 @@ PREDICTORS: dict[str, type[GatedMLP] | type[PlainMLP]] = {"mlp": PlainMLP, "gate
 class MemoryModel(nn.Module):
     """Memory over the memory inputs, context encoder over the query fields, predictor over [m_t, c_k]."""
 
+    usual: Tensor
+    unit: Tensor
+
     def __init__(self, spec: TaskSpec, config: dict[str, Any], horizon: int) -> None:
         super().__init__()
         self.kind = spec.target_kind
         horizon = round(horizon * config["horizon"])
         common = {name: config[name] for name in ("layers", "embedding", "dropout")}
-        self.inputs = FieldEncoder(spec, spec.memory_input)
-        shape = Shape(config["hidden"], **common, input_scale=config["input_scale"])
+        standard = config.get("standardised", False)  # not in 0.1.0
+        closed = standard and config.get("novelty_gates", False)
+        self.inputs = FieldEncoder(spec, spec.memory_input, standard=standard)
+        shape = Shape(config["hidden"], **common, input_scale=config["input_scale"], standard=standard, closed=closed)
         self.memory = CELLS[config["cell"]](self.inputs.size, shape, horizon)
         shape = Shape(config["context_hidden"], **common, input_scale=config["context_scale"])
         self.context = build_context(spec, config["context"], shape, config["window"], horizon)
         self.spread = config.get("spread", "fixed")
+        numbers = standard and self.kind != "classes"  # the predictor is about numbers in units of how much they vary
+        self.register_buffer("usual", torch.zeros(()), persistent=numbers)
+        self.register_buffer("unit", torch.ones(()), persistent=numbers)
         outputs = spec.classes[spec.target] if self.kind == "classes" else 1 + (self.spread == "learned")
         predictor = PREDICTORS[config["predictor"]]
         self.predictor = predictor(config["hidden"], self.context.size, config["predictor_hidden"], outputs)
+
+    def standardise(self, found: dict[str, dict[str, list[float]]], targets: tuple[float, float]) -> None:
+        """Tell the memory how much its inputs vary (mean and spread of what each field holds), and targets do."""
+        moments = self.inputs.moments(found)
+        if isinstance(standard := getattr(self.memory, "standard", None), Standard):
+            standard.tell(*moments)
+        self.usual.fill_(targets[0])
+        self.unit.fill_(targets[1])
 
     def rollout(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along a window: (B, r, ...) -> (B, r, H)."""
@@ -128,14 +145,16 @@ class MemoryModel(nn.Module):
     def predict(self, m: Tensor, c: Tensor) -> Tensor:
         """Logits (..., classes) or values (...) for contexts (..., K, C) from memory states (..., 1 or K, H)."""
         out = self.predictor(m, c)
-        return out if self.kind == "classes" else out[..., 0]
+        return out if self.kind == "classes" else out[..., 0] * self.unit + self.usual
 
     @torch.no_grad()
     def predict_always(self, constant: Tensor) -> None:
         """Make every prediction this one: logits (classes), or a number ()."""
         last = cast(nn.Linear, self.predictor.rest[-1])
         last.weight.zero_()
-        last.bias[: max(constant.numel(), 1)] = constant
+        last.bias[: max(constant.numel(), 1)] = (
+            constant if self.kind == "classes" else (constant - self.usual) / self.unit
+        )
 
     def losses(self, prediction: Tensor, y: Tensor) -> Tensor:
         return prediction_losses(self.kind, prediction, y)
@@ -147,8 +166,9 @@ class MemoryModel(nn.Module):
         others (Seitzer et al. 2022, beta = 1/2).
         """
         if self.spread == "fixed":
-            return self.losses(self.predict(m, c), y)
+            return self.losses(self.predict(m, c), y) / self.unit**2
         mean, log_variance = self.predictor(m, c).unbind(-1)
+        y = (y - self.usual) / self.unit
         log_variance = log_variance.clamp(*LOG_VARIANCE)
         nll = (log_variance + (mean - y) ** 2 * torch.exp(-log_variance)) / 2
         weighted: Tensor = nll * torch.exp(log_variance.detach() / 2)

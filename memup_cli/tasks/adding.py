@@ -1,6 +1,6 @@
 """Add: three marked steps; at the third the target is the sum of the values at the first two."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field as Option
@@ -36,32 +36,15 @@ class Add:
             target="target",
             target_kind="scalar",
             evaluate=StepRule("target", 0, equal=False),
-            recipes=self.recipes,
+            recipes={
+                "paper": {
+                    **PAPER,
+                    "targets": MARKS,
+                    "context": "totals",
+                    "rollout": 10 if self.options.length < 1000 else 20,
+                }
+            },
         )
-
-    @property
-    def recipes(self) -> dict[str, dict[str, Any]]:
-        long = self.options.length >= 500
-        fast = {
-            # Only in a rollout with both marks is the second number no noise to what is learned about the first.
-            "rollout": 100 if long else 10,
-            "targets": MARKS,
-            "at_targets": True,  # a mark that was just read moves the state
-            "hidden": 128,
-            "input_scale": 1.0,
-            "context": "totals",
-            "predictor": "gated",
-            "predictor_hidden": 256,
-            "spread": "learned",  # between the two marks half of the sum is unknown
-            "replay": 0.5,
-            "lr": 1e-2,
-            "lr_end": 0.01,
-            "average": 0.05,
-            "updates": 12_000 if long else 30_000,
-            "evaluate_every": 1000,
-            "evaluate_episodes": 1000,
-        }
-        return {"fast": fast, "paper": {**PAPER, "rollout": 10 if self.options.length < 1000 else 20}}
 
     @property
     def run_name(self) -> str:

@@ -27,7 +27,7 @@ MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "max_length": ("an int, 1 at least, or None", lambda found: found is None or (type(found) is int and found > 0)),
 }
-RECIPES = ("fast", "paper", "score", *AGENTS)
+RECIPES = ("hints", "paper", "score", *AGENTS)
 
 
 def make_task(name: str, kind: type[Task], options: TaskOptions) -> Task:
@@ -179,7 +179,7 @@ def _wrong_recipes(recipes: Any) -> str | None:
         if name not in RECIPES:
             return f"`recipes` has {name!r}; it can have: {', '.join(RECIPES)}"
         model: type[BaseModel] = ScoreOptions if name == "score" else TrainMemoryOptions
-        values = {**recipes.get("fast", {}), **recipe} if name == "paper" else recipe
+        values = recipe
         if name in AGENTS:
             model, values = TrainAgentOptions, {"agent": name, **recipe}
         try:

@@ -28,8 +28,7 @@ class Copy:
     vectorised: ClassVar[bool] = True
     checked: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
-    context: ClassVar[dict[str, Any]] = {"context": "window", "window": SYMBOLS + 2, "context_scale": 1.0}
-    paper_context: ClassVar[dict[str, Any]] = {}
+    paper_context: ClassVar[dict[str, Any]] = {"targets": SYMBOLS, "context": "window", "window": SYMBOLS + 2}
 
     def __init__(self, options: CopyOptions) -> None:
         self.options = options
@@ -44,33 +43,8 @@ class Copy:
             target_kind="classes",
             classes={"input": LAST_DIGIT + 1, "target": LAST_DIGIT + 1},
             evaluate=StepRule("input", RECALL),
-            recipes=self.recipes,
+            recipes={"paper": {**PAPER, "rollout": 10 if self.options.length < 1000 else 20, **self.paper_context}},
         )
-
-    @property
-    def recipes(self) -> dict[str, dict[str, Any]]:
-        """All ten recalls are targets at once; the scale of the inputs and the gated predictor make it quick."""
-        paper = {**PAPER, "rollout": 10 if self.options.length < 1000 else 20, **self.paper_context}
-        fast = {
-            "rollout": 10 if self.options.length < 500 else 20,
-            "targets": SYMBOLS,
-            "hidden": 128,
-            "input_scale": 1.0,
-            **self.context,
-            "predictor": "gated",
-            "replay": 0.5,
-            "starts": 0.25 if self.options.length >= 500 else 0.0,  # in long sequences walkers seldom come to a start
-            "lr": 1e-2,
-            "average": 0.05,
-            "updates": 20_000,
-            "evaluate_every": 1000,
-            "evaluate_episodes": 1000,
-        }
-        if self.options.length >= 1000:  # a walk in five updates: the states that are replayed must not be old
-            fast |= {"rollout_sampling": "priority", "stretch": self.options.length // 100}
-        if self.options.length >= 2000:  # blanks would pile up in the units that keep the digits, until those are lost
-            fast |= {"novelty_gates": True, "horizon": 10.0}
-        return {"fast": fast, "paper": paper}
 
     @property
     def run_name(self) -> str:
@@ -109,8 +83,7 @@ class ScatteredCopy(Copy):
     example: ClassVar[str] = "scattered-copy --length 520 --run runs/scattered"
     name: ClassVar[str] = "scattered-copy"
     # Which digit a mark asks for is the number of marks before it: no window shows that, a total does.
-    context: ClassVar[dict[str, Any]] = {"context": "totals", "predictor_hidden": 256}
-    paper_context: ClassVar[dict[str, Any]] = {"context": "carried", "context_scale": None}
+    paper_context: ClassVar[dict[str, Any]] = {"targets": SYMBOLS, "context": "carried"}
 
     def recall_steps(self, rng: np.random.Generator) -> np.ndarray:
         return np.sort(SYMBOLS + rng.choice(self.options.length - SYMBOLS, SYMBOLS, replace=False))

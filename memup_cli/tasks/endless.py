@@ -53,20 +53,7 @@ class EndlessTMaze(Corridors):
 
     @property
     def spec(self) -> TaskSpec:
-        """A junction behind the next one cannot be known yet: the nearer of two is e^20 times as likely a target.
-
-        A linear memory forgets by writing, which is what a new hint asks for; its units begin with one corridor's
-        horizon, and the junctions themselves, one step in a hundred, are predicted from whenever a rollout reads one.
-        """
-        recipe = {
-            "cell": "mingru",
-            "horizon": 1 / self.options.corridors,
-            "reach": self.options.length / 20,
-            "at_targets": True,
-            "updates": 4000,
-            "evaluate_every": 250,
-        }
-        return replace(super().spec, counted="corridor", recipes={"fast": recipe})
+        return replace(super().spec, counted="corridor")
 
     @property
     def environment_spec(self) -> "EnvSpec":

@@ -29,15 +29,6 @@ LENGTH_SPREAD = 10  # LNR: length + 0..9
 DISTRACTOR_GAP = 50  # steps between the hint and the first decision point
 MAX_DISTRACTORS = 125  # obs[1] is stored as int8
 LONG = 100_000  # steps, from which on hardly any rollout has anything in it
-LONG_RECIPE = {
-    "rollout_sampling": "priority",
-    "starts": 0.5,
-    "average": 0.05,
-    "updates": 4000,
-    "evaluate_every": 1000,
-    "evaluate_episodes": 32,
-}
-LONG_ENVS = 32
 
 
 class CorridorOptions(TaskOptions):
@@ -139,18 +130,7 @@ class Corridors:
             solved=0.1,
             evaluate=StepRule("observation", 1, column=1),
             near=(RIGHT - WRONG) / 2,  # on the right side of the middle between the two outcomes
-            recipes={"fast": self._long_recipe, "ppo": self._agent_recipe} if self._long else {},
         )
-
-    @property
-    def _long_recipe(self) -> dict[str, Any]:
-        """Stretches so long that, with r = 20, a walker comes through an episode in a thousand updates."""
-        return {**LONG_RECIPE, "stretch": max(50, self.options.length // 20_000)}
-
-    @property
-    def _agent_recipe(self) -> dict[str, Any]:
-        """One iteration: who asks the predictor is right from the start, and learning from chance would take many."""
-        return {"outlook": True, "envs": LONG_ENVS, "steps": LONG_ENVS * self.options.length}
 
     @property
     def _long(self) -> bool:

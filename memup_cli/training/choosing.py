@@ -11,7 +11,7 @@ from ..runs import quoted
 from ..tasks.spec import TaskSpec, default_detector
 from .detection import detectors_of
 from .gains import candidates_wanted
-from .importance import recorded_scale
+from .importance import recorded_scale, separates
 from .selection import SuffixTop
 from .stages import require
 from .windows import Exploring, chooser, stored_scores, uniform_scores
@@ -53,19 +53,16 @@ def stored_choice(
     manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
 ) -> Callable[[Visit], SuffixTop]:
     """Selection by the scores of a detector; without one, uniform. The temperature is in units of their spread."""
-    scores = stored_scores(manifest.run, detector) if detector else uniform_scores
-    count = candidates_wanted(options)
+    told = detector == "probe" or (detector and separates(manifest))
+    scores = stored_scores(manifest.run, detector) if told else uniform_scores
     temperature = options.temperature * recorded_scale(manifest, detector).spread
-    if detector != "probe":
-        return chooser(scores, count, temperature, seed, reach=options.reach)
-    surprise = default_detector(spec)
-    exploring = Exploring(
-        stored_scores(manifest.run, surprise),
-        options.explore,
-        options.temperature * recorded_scale(manifest, surprise).spread,
-        USEFUL,
-    )
-    return chooser(scores, count, temperature, seed, exploring, options.reach)
+    exploring = Exploring(uniform_scores, options.explore, temperature)
+    if detector == "probe":
+        surprise = default_detector(spec)
+        scale = recorded_scale(manifest, surprise)
+        wider = stored_scores(manifest.run, surprise)
+        exploring = Exploring(wider, options.explore, options.temperature * scale.spread, USEFUL)
+    return chooser(scores, candidates_wanted(options), temperature, seed, exploring, options.reach, options.near)
 
 
 def discount(manifest: Manifest, spec: TaskSpec, given: float | None, scored: bool) -> float:

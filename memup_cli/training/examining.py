@@ -48,7 +48,10 @@ class Looked:
 def examine(
     split: Trajectories, spec: TaskSpec, detector: Detector, gamma: float, gains: Detector | None = None
 ) -> dict[str, Any]:
-    """What would be drawn as targets: how few steps, how uncertain, and with gains how much of it the past explains."""
+    """What would be drawn as targets: how few steps, how uncertain, and with gains how much of it the past explains.
+
+    Where the scores do not separate, targets are drawn from all steps alike, and that is what is looked at.
+    """
     looked = _look(split, spec, detector, gamma, gains)
     scale = Scale.of(
         float(np.median(np.concatenate([e.scores for e in looked]))), float(np.mean([e.scores.max() for e in looked]))
@@ -67,10 +70,13 @@ def examine(
     rules = [e.rule for e in looked if e.rule is not None]
     if rules:
         found["mass_that_matters"] = _mean(masses, rules)
+    found["separates"] = _separates(found, detector)
+    if not found["separates"]:
+        masses = [np.full(len(mass), 1 / len(mass)) for mass in masses]
+        found["uncertain"] = _is_uncertain(deviation, np.concatenate([e.y for e in looked]))
     useful = [e.gain >= USEFUL for e in looked if e.gain is not None]
     if useful:
         found["useful"] = _mean(masses, useful)
-    found["separates"] = _separates(found, detector)
     return found
 
 

@@ -41,6 +41,11 @@ def recorded_scale(manifest: Manifest, detector: str) -> Scale:
     return Scale(metrics["usual_score"], metrics["spread"])
 
 
+def separates(manifest: Manifest) -> bool:
+    """Whether stored scores tell some steps from others; if not, any step is as good a target as another."""
+    return bool(manifest.stages.get("score", {}).get("metrics", {}).get("separates", True))
+
+
 def selection_mass(scores: np.ndarray, temperature: float, standing_out: float) -> np.ndarray:
     """How likely each step (T,) is to be drawn from an earlier step that has something surprising ahead of it.
 
@@ -113,7 +118,7 @@ def _detector(manifest: Manifest, spec: TaskSpec, config: dict[str, Any]) -> str
     if config.get("scores") == "online":
         return ""
     entry = manifest.stages.get("score", {})
-    if entry.get("status") != "complete" or manifest.stale("score"):
+    if entry.get("status") != "complete" or manifest.stale("score") or not separates(manifest):
         return ""
     stored: str = entry["config"]["detector"]
     return config.get("detector") or (default_detector(spec) if stored == "probe" else stored)

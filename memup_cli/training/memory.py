@@ -14,6 +14,7 @@ from .extending import earlier_parts
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 from .memoryless import Comparison, train_without
+from .race import decided, forget, race
 from .stages import (
     conclude,
     continue_command,
@@ -38,7 +39,8 @@ def train_memory(job: MemoryJob) -> dict[str, Any]:
         if world.first:
             return _lead(job, world)
         with StopFlag() as stop:
-            metrics = _train(job, world, stop, lambda: None)
+            raced = _raced(job, world, stop, lambda: None)
+            metrics = _train(raced, world, stop, lambda: None) if raced else {"updates": 0, "stopped": True}
         if metrics["stopped"]:
             raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
         return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
@@ -68,9 +70,14 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
             job = replace(job, earlier=parts)
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
         made: dict[str, Any] = {"outputs": {}, "weights": {}}
-        note("running", config=job.config, inputs=inputs_of(job), progress=progress, earlier=job.earlier, **made)
+        made |= {"inputs": inputs_of(job), "progress": progress, "earlier": job.earlier}
+        note("running", config=job.config, plan=job.plan.to_json(), **made)
         try:
-            metrics = _train(job, world, stop, still_ours)
+            raced = _raced(job, world, stop, still_ours)
+            if raced is not None and raced is not job:
+                note("running", config=raced.config, plan=raced.plan.to_json(), **made)
+                forget(raced)
+            metrics = _train(raced, world, stop, still_ours) if raced else {"updates": 0, "stopped": True}
         except BadInput as error:
             note("failed", problem=str(error))
             raise
@@ -79,6 +86,14 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
             raise
         conclude(note, metrics, progress, "memory", stop)
     return {"run": str(job.manifest.run), "outcome": "trained", **metrics}
+
+
+def _raced(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[], None]) -> MemoryJob | None:
+    """What the data did not tell, decided by the first process; None if stopped before."""
+    if not job.rivals:
+        return job
+    winner = world.from_first(lambda: race(job, stop, still_ours))
+    return None if winner is None else decided(job, winner)
 
 
 def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:

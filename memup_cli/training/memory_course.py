@@ -10,11 +10,12 @@ from .candidates import Candidates, gather_candidates
 from .choosing import stored_choice
 from .descent import Course
 from .evaluation import Predictions, predict_split
+from .facts import target_moments
 from .goals import reached
 from .importance import Matters
 from .learner import MemoryLearner
 from .memory_job import MemoryJob
-from .rarity import sample_features
+from .moments import moments_of
 from .selection import SuffixTop
 from .stages import (
     split_of,
@@ -28,8 +29,9 @@ def begin(job: MemoryJob, world: World) -> tuple[MemoryModel, MemoryLearner]:
     options, spec, train = job.options, job.spec, split_of(job.manifest, "train")
     torch.manual_seed(job.seed)
     model = build_model(spec, job.config, int(train.lengths.max())).to(job.device)
-    if options.novelty_gates:
-        model.memory.close_to_usual(sample_features(train, spec, model.inputs))
+    if job.standardised:
+        numbers = target_moments(job.manifest, spec, job.detector, job.gamma)
+        model.standardise(world.from_first(lambda: moments_of(job.manifest, spec)), numbers)
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
     return model, MemoryLearner(model, options, spec, train, job.seed, online=job.online, world=world)

@@ -1,6 +1,6 @@
 """What a training of the memory is to do, checked before anything is touched."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .choosing import discount, scored_by
 from .extending import Earlier
+from .facts import facts_of
 from .goals import check_goals
+from .plan import NO_PLAN, Choice, Plan, settle
 from .stages import (
     check_window,
     digests,
@@ -26,6 +28,8 @@ from .stages import (
     split_of,
     weights_digest,
 )
+
+NEWER = ("novelty_gates", "near", "explore")  # runs of older versions do not have these
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,18 @@ class MemoryJob:
     initial: MemoryModel | None = None  # weights to go on from
     stage: str = "train-memory"
     earlier: Earlier = ()  # of a training that is extended
+    standardised: bool = True  # False: a memory of 0.1.0, which takes its inputs as they are
+    plan: Plan = NO_PLAN
+    rivals: tuple[dict[str, Any], ...] = ()  # what is yet to be decided by a race
 
     @property
     def config(self) -> dict[str, Any]:
         """What the result depends on; how often it is looked at and saved does not."""
         free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
-        free |= set() if self.options.select == "utility" else {"explore"}
-        free |= set() if self.options.novelty_gates else {"novelty_gates"}  # runs of older versions do not have it
+        free |= {name for name in NEWER if not getattr(self.options, name)}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
-        given = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
+        given: dict[str, Any] = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
+        given |= {"standardised": True} if self.standardised else {}
         return {**chosen, "gamma": self.gamma, "detector": self.detector, "seed": self.seed, **given}
 
     @property
@@ -71,9 +78,11 @@ def resolve(
     """Check what the command needs: collected data, and scores if it uses them."""
     manifest = open_run(run)
     spec = spec_of(manifest)
-    asked = options.model_fields_set
-    options = _short_stretches(with_recipe(options, spec), int(split_of(manifest, "train").lengths.max()))
     require_validation(manifest)
+    asked, begun = options.model_fields_set, {} if restart else manifest.stages.get("train-memory", {})
+    given = _hinted(options, spec)
+    plan = _planned(manifest, spec, options, given, begun)
+    options = _short_stretches(plan.options(given), int(split_of(manifest, "train").lengths.max()))
     check_goals(options, spec)
     if options.context == "window" and "window" in asked:
         check_window(manifest, options.window)
@@ -94,7 +103,17 @@ def resolve(
         fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory * MB)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
-    return MemoryJob(manifest, spec, options, gamma, detector, seed, device, restart, quiet)
+    standardised = _is_standardised(manifest) if begun else options.preset != "paper"
+    return MemoryJob(
+        manifest, spec, options, gamma, detector, seed, device, restart, quiet,
+        standardised=standardised, plan=plan, rivals=plan.undecided(given),
+    )  # fmt: skip
+
+
+def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
+    """The job with some other options."""
+    options = job.options.model_copy(update=update)
+    return replace(job, options=options, detector=scored_by(job.manifest, job.spec, options))
 
 
 def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
@@ -103,24 +122,43 @@ def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> Memor
     fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
     options = TrainMemoryOptions(**fields)
     return MemoryJob(
-        manifest, spec_of(manifest), options, config["gamma"], config["detector"], config["seed"], device, False, quiet
+        manifest,
+        spec_of(manifest),
+        options,
+        config["gamma"],
+        config["detector"],
+        config["seed"],
+        device,
+        restart=False,
+        quiet=quiet,
+        standardised=_is_standardised(manifest),
     )
 
 
-def with_recipe(options: TrainMemoryOptions, spec: TaskSpec) -> TrainMemoryOptions:
-    """What was not given comes from the task's recipe, as far as it fits what was, then from the general defaults."""
-    given = options.model_dump(exclude_unset=True)
-    recipe = {
-        **spec.recipes.get("fast", {}),
-        **(spec.recipes.get(options.preset, {}) if options.preset != "fast" else {}),
-    }
-    if given.get("select") == "current":
-        recipe |= {"context": "point", "replay": 0.0}
-    if given.get("context") == "carried":
-        recipe |= {"rollout_sampling": "all"}
-    if given.get("cell", "lstm") != "lstm":
-        recipe |= {"novelty_gates": False}
-    return TrainMemoryOptions(**{**recipe, **given})
+def _is_standardised(manifest: Manifest) -> bool:
+    return bool(manifest.stages["train-memory"]["config"].get("standardised", False))
+
+
+def _planned(
+    manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, given: dict[str, Any], begun: dict[str, Any]
+) -> Plan:
+    """What was begun goes on as it was; what begins is planned by what its data look like."""
+    if "plan" in begun:
+        return Plan.from_json(begun["plan"])
+    if begun:  # by a version without plans
+        known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields and n != "detector"}
+        return Plan(tuple(Choice(name, value, "as it was begun") for name, value in known.items() if name != "gamma"))
+    if options.preset == "paper" and "paper" in spec.recipes:
+        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in spec.recipes["paper"].items()))
+    detector = scored_by(manifest, spec, options)
+    gamma = discount(manifest, spec, options.gamma, bool(detector))
+    return settle(facts_of(manifest, spec, detector, gamma), given)
+
+
+def _hinted(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, Any]:
+    """What is given, before what a task hints at."""
+    hints = {} if options.preset == "paper" else spec.recipes.get("hints", {})
+    return {**hints, **options.model_dump(exclude_unset=True)}
 
 
 def _short_stretches(options: TrainMemoryOptions, longest: int) -> TrainMemoryOptions:

@@ -62,7 +62,7 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
     most = PAST_ROWS if alike else LARGE_PAST_ROWS
     row_bytes = sum(f.row_bytes for f in fields)
     groups = some_groups(trajectories, rng, min(MAX_EPISODES, max(1, MAX_BYTES // (most * row_bytes))))
-    needed = (*query, *_stored(inputs))
+    needed = (*query, *stored_fields(inputs))
     first_group = blocks(*groups[0], needed, LEAD)
     scales = float_scales({**steps.rows(query), **memory_inputs(steps, spec, inputs)} for steps in first_group)
     counts, past_counts = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.int64)
@@ -167,7 +167,7 @@ def _past_rows(shard: Shard, table: np.ndarray, kept: list[np.ndarray], spec: Ta
     return [{name: values[i] for name, values in split.items()} for i in range(len(kept))]
 
 
-def _stored(names: tuple[str, ...]) -> tuple[str, ...]:
+def stored_fields(names: tuple[str, ...]) -> tuple[str, ...]:
     """Fields that memory inputs come from."""
     return tuple("action" if name == PREVIOUS_ACTION else name for name in names)
 

@@ -1,16 +1,13 @@
-"""How rare the inputs of a rollout are, and what the usual ones are: from a sample of the training episodes."""
+"""How rare the inputs of a rollout are: from a sample of the training episodes."""
 
 import math
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from stores.layout import LENGTH, START
 from stores.reader import Trajectories
 
-from ..models.encoders import FieldEncoder
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 
 SAMPLE_STEPS, SAMPLE_EPISODES = 1 << 18, 32  # looked at: of so many episodes at least
 MAX_COLUMNS = 16  # fields with more numbers a step, such as images, are not looked at
@@ -93,13 +90,3 @@ def _excess(column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     p = np.maximum(counts, 1) / len(column)
     surprisal = -np.log(p)
     return edges, np.maximum(surprisal - (p * surprisal).sum(), 0)
-
-
-def sample_features(trajectories: Trajectories, spec: TaskSpec, inputs: FieldEncoder) -> Tensor:
-    """What a memory reads in a sample of steps: (N, F). Of previous actions, the actions."""
-    stored = {name: "action" if name == PREVIOUS_ACTION else name for name in spec.memory_input}
-    episodes = _sample(trajectories, sorted(set(stored.values())))
-    device = next(inputs.buffers(), torch.empty(0)).device
-    rows = {n: torch.from_numpy(np.concatenate([e[source] for e in episodes])) for n, source in stored.items()}
-    features: Tensor = inputs({name: values.to(device) for name, values in rows.items()})
-    return features

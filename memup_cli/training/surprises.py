@@ -40,9 +40,9 @@ def surprises(
 
 
 def _temperature(manifest: Manifest, spec: TaskSpec) -> float:
-    """That of the memory's training; before there is one, that of the task's recipe."""
+    """That of the memory's training; before there is one, the usual one."""
     trained = manifest.stages.get("train-memory", {}).get("config", {})
-    return float({**TrainMemoryOptions().model_dump(), **spec.recipes.get("fast", {}), **trained}["temperature"])
+    return float({**TrainMemoryOptions().model_dump(), **trained}["temperature"])
 
 
 def _values(spec: TaskSpec, arrays: dict[str, np.ndarray], step: int) -> dict[str, Any]:

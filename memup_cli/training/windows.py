@@ -157,12 +157,12 @@ def open_slab(
 
 @dataclass(frozen=True)
 class Exploring:
-    """Scores of surprise beside those of utility."""
+    """Scores that choose more widely: of surprise beside those of utility, of all steps alike beside surprise."""
 
     scores: Scores
     share: float  # of the visits on which these choose
     temperature: float
-    least: float  # on the others, steps with a lower utility are no targets, unless they are no surprise either
+    least: float | None = None  # on the others, steps with less utility are no targets, unless they are no surprise
 
 
 def chooser(
@@ -172,17 +172,23 @@ def chooser(
     seed: int,
     exploring: Exploring | None = None,
     reach: float | None = None,
+    near: bool = False,
 ) -> Callable[[Visit], SuffixTop]:
-    """Selection for each visit of an episode; its noise is a pure function of (seed, visit)."""
+    """Selection for each visit of an episode; its noise is a pure function of (seed, visit).
+
+    near: each visit has a reach of its own, from one step to the episode's length, all orders of magnitude alike.
+    """
 
     def choose(visit: Visit) -> SuffixTop:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
-        if exploring is None:
-            return select(scores(visit), targets, temperature, rng, reach)
-        if rng.random() < exploring.share:
-            return select(exploring.scores(visit), targets, exploring.temperature, rng, reach)
-        values, surprise = scores(visit), exploring.scores(visit)
-        top = select(values, targets, temperature, rng, reach)
+        far = visit.length ** rng.random() if near else reach
+        if exploring and exploring.share and rng.random() < exploring.share:
+            return select(exploring.scores(visit), targets, exploring.temperature, rng, far)
+        values = scores(visit)
+        top = select(values, targets, temperature, rng, far)
+        if exploring is None or exploring.least is None:
+            return top
+        surprise = exploring.scores(visit)
         useless = values[np.maximum(top.best, 0)] < exploring.least
         useless &= surprise[np.maximum(top.best, 0)] >= exploring.least * surprise.max()
         return SuffixTop(top.changes, np.where(useless, -1, top.best))

@@ -26,12 +26,6 @@ def test_it_is_solved_corridor_by_corridor(memup):
     assert "nearer to what came" in shown
 
 
-def test_the_recipe_prefers_near_targets(memup):
-    collect(memup, "--episodes", 20, "--test-episodes", 5)
-    plan = memup("train-memory", "--run", "run", "--scores", "online", "--dry-run", "--json").json
-    assert plan["config"]["reach"] == 12 / 20
-
-
 def test_too_many_steps_are_refused(memup):
     said = memup("collect", "endless-tmaze", "--corridors", 1000, "--length", 1_000_000, code=2).err
     assert "100,000,000 steps" in said

@@ -1,4 +1,4 @@
-"""Supervised tasks on the real command line: contexts, replay, recipes, and data that cannot be trained on."""
+"""Supervised tasks on the real command line: contexts, replay, plans, and data that cannot be trained on."""
 
 import json
 import os
@@ -43,12 +43,12 @@ def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
 
 
 VARIANTS = {
-    "window, online": ("copy", ["--scores", "online"]),
+    "window, online": ("copy", ["--scores", "online", "--context", "window"]),
     "carried": ("scattered-copy", ["--context", "carried"]),
     "carried, online": ("scattered-copy", ["--context", "carried", "--scores", "online"]),
-    "totals": ("scattered-copy", []),
-    "totals, online": ("scattered-copy", ["--scores", "online"]),
-    "learned spread": ("add", ["--at-targets"]),
+    "totals": ("scattered-copy", ["--context", "totals"]),
+    "totals, online": ("scattered-copy", ["--scores", "online", "--context", "totals"]),
+    "learned spread": ("add", ["--spread", "learned"]),
     "paper": ("add", ["--preset", "paper", "--select", "uniform"]),
 }
 
@@ -67,11 +67,11 @@ def test_an_interrupted_training_ends_with_the_same_weights(memup, prepared, var
     assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
 
 
-def test_what_is_not_given_comes_from_the_recipe_of_the_task(memup, prepared):
+def test_what_is_not_given_comes_from_the_plan_or_from_the_paper(memup, prepared):
     shutil.copytree(prepared["scattered-copy"], memup.folder / "run")
     plan = ["train-memory", "--run", "run", "--dry-run", "--json"]
-    fast = memup(*plan).json["config"]
-    assert (fast["context"], fast["predictor"], fast["targets"]) == ("totals", "gated", 10)
+    planned = memup(*plan).json["config"]
+    assert (planned["predictor"], planned["average"]) == ("gated", 0.05)
     paper = memup(*plan, "--preset", "paper").json["config"]
     assert (paper["layers"], paper["hidden"], paper["dropout"], paper["predictor"]) == (2, 128, 0.1, "mlp")
     assert memup(*plan, "--preset", "paper", "--layers", 1).json["config"]["layers"] == 1
@@ -139,13 +139,13 @@ def test_classes_out_of_range_and_numbers_that_are_not_finite_are_refused(memup)
 @pytest.mark.parametrize(
     ("given", "used"),
     [
-        ([], {"rollout_sampling": "priority", "novelty_gates": True}),
+        ([], {"rollout_sampling": "priority", "stretch": 20, "novelty_gates": True}),
         (["--preset", "paper"], {"rollout_sampling": "all", "context": "carried", "layers": 2}),
         (["--context", "carried"], {"rollout_sampling": "all", "novelty_gates": True}),
         (["--cell", "gru"], {"rollout_sampling": "priority", "cell": "gru"}),
     ],
 )
-def test_of_the_recipe_for_long_copies_only_what_fits_the_options_is_used(memup, given, used):
+def test_of_the_plan_for_long_sequences_only_what_fits_the_options_is_used(memup, given, used):
     memup("collect", "scattered-copy", "--length", 2000, "--episodes", 20, "--test-episodes", 2, "--run", "run")
     memup("score", "--run", "run", "--updates", 5)
     config = memup("train-memory", "--run", "run", *given, "--dry-run", "--json").json["config"]

@@ -1,0 +1,36 @@
+"""What is rare is loud: inputs in units of how much they usually vary."""
+
+import torch
+from torch import Tensor, nn
+
+LOUD = 30.0  # what is rare arrives as about this, however rare it is
+LOUDEST = 90.0  # nothing is louder: three times as far as what is rare usually is
+
+
+class Standard(nn.Module):
+    """(x - mean) / sd, feature by feature, from the training split; until it is told that, x as it is.
+
+    A cue that is 1 in 200 steps, and else 0, arrives as 14; noise of any size as 1. What is rarer is hardly louder,
+    and still tells how large it is: with 1 in a million steps, sizes 1 and 2 arrive as 30 and 60, not both as the same.
+    A feature that never varied in training says nothing: whatever it is later, it arrives as 0.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+
+    @torch.no_grad()
+    def tell(self, mean: Tensor, sd: Tensor, kurtosis: Tensor) -> None:
+        """Of each feature (size,). The root of its kurtosis is about how far the rare values are, in units of sd."""
+        varies = sd > 1e-6 * mean.abs()
+        quieter = (LOUD / kurtosis.clamp(min=1).sqrt()).clamp(max=1)
+        self.mean.copy_(mean)
+        self.scale.copy_(torch.where(varies, quieter / sd.clamp(min=1e-30), 0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., F) -> (..., F)."""
+        return ((x - self.mean) * self.scale).clamp(-LOUDEST, LOUDEST)

@@ -1,0 +1,125 @@
+"""What a training is planned to do, and the races that decide what the data do not tell."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from memup_cli.training.facts import Facts
+from memup_cli.training.plan import Plan, settle
+from tests.cli import Memup
+
+ONE = Facts(1000, 1000, 1010, separates=True, events=1.0, alike=0.0, rare=True, numbers=True, images=False)
+
+
+def values(facts: Facts, **given) -> dict:
+    return {choice.option: choice.value for choice in settle(facts, given).choices}
+
+
+def test_one_surprise_in_a_long_episode():
+    plan = values(ONE)
+    assert (plan["targets"], plan["rollout"], plan["replay"], plan["novelty_gates"]) == (1, 20, 0.5, True)
+    assert (plan["rollout_sampling"], plan["stretch"]) == ("priority", 10), "a walk of a fifth of an episode"
+    assert plan["spread"] == "learned"
+    assert "lr" not in plan
+    assert settle(ONE, {}).rivals == ()
+
+
+@pytest.mark.parametrize(
+    ("length", "steps"), [(400, None), (5000, 1000), (20_000, 1000), (10**6, 1000), (10**7, 10**4)]
+)
+def test_walks_grow_with_the_length_of_episodes(length, steps):
+    plan = values(replace(ONE, usual_length=length))
+    assert plan.get("stretch", 0) * plan["rollout"] == (steps or 0)
+    assert ("rollout_sampling" in plan) == (steps is not None)
+
+
+def test_several_surprises_are_targets_at_once_and_need_room():
+    plan = values(replace(ONE, events=9.7, numbers=False))
+    assert (plan["targets"], plan["hidden"], plan["lr"]) == (10, 128, 3e-3)
+    assert "spread" not in plan, "classes have none"
+    assert values(replace(ONE, events=40.0))["targets"] == 10
+
+
+def test_surprises_that_look_alike_race_for_what_tells_them_apart():
+    alike = settle(replace(ONE, events=10.0, alike=0.9), {})
+    assert [rival["context"] for rival in alike.rivals] == ["window", "totals", "point"]
+    assert alike.undecided({"context": "totals", "near": False}) == ()
+    assert [rival["near"] for rival in alike.undecided({"context": "point"})] == [False, True]
+
+
+def test_where_no_step_stands_out_the_current_one_races_with_near_and_far_ones():
+    flat = settle(replace(ONE, separates=False, rare=False), {})
+    assert [rival["select"] for rival in flat.rivals] == ["current", "surprise"]
+    plan = {choice.option: choice.value for choice in flat.choices}
+    assert (plan["near"], plan["rollout"], plan["predict_every"]) == (True, 20, 1)
+    assert "replay" not in plan
+
+
+def test_images_are_read_one_by_one():
+    plan = settle(replace(ONE, images=True, alike=1.0), {})
+    assert plan.rivals == ()
+    assert {choice.option: choice.value for choice in plan.choices}["rollout"] == 1
+
+
+def test_what_is_given_comes_first_and_counts_for_the_rest():
+    plan = values(ONE, rollout=5, targets=3)
+    assert "rollout" not in plan
+    assert (plan["stretch"], plan["hidden"]) == (40, 128)
+    assert settle(ONE, {}).options({"rollout": 5}).rollout == 5
+    assert "stretch" not in values(ONE, context="carried")
+
+
+def test_a_decided_plan_is_what_was_recorded():
+    plan = settle(replace(ONE, events=10.0, alike=1.0), {})
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    decided = plan.decided(plan.rivals[1], "won")
+    assert decided.undecided({}) == ()
+    assert decided.options({}).context == "totals"
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    memup = Memup(tmp_path_factory.mktemp("scored"))
+    memup("collect", "scattered-copy", "--length", 30, "--episodes", 60, "--test-episodes", 5, "--run", "run")
+    memup("score", "--run", "run", "--updates", 100)
+    return memup.folder / "run"
+
+
+TRAIN = ["train-memory", "--run", "run", "--updates", 2000, "--batch", 4, "--hidden", 8, "--predictor-hidden", 8]
+TRAIN += ["--evaluate-episodes", 5, "--targets", 2, "--rollout", 2]
+
+
+def recorded(memup: Memup) -> dict:
+    return json.loads((memup.folder / "run/manifest.json").read_text())["stages"]["train-memory"]
+
+
+def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored):
+    shutil.copytree(scored, memup.folder / "run")
+    told = memup(*TRAIN).err
+    assert told.count("plan: trying") == 5, "three rivals, and the better two of them once more"
+    plan = recorded(memup)["plan"]
+    assert plan["rivals"] == []
+    assert [c["why"] for c in plan["choices"] if c["option"] == "context"] == [
+        "the best of 3 in a short race on validation episodes"
+    ]
+    expected = (memup.folder / "run/memory/last.safetensors").read_bytes()
+    shutil.rmtree(memup.folder / "run")
+    shutil.copytree(scored, memup.folder / "run")
+    memup.killed(*TRAIN, at="run/rival-1/checkpoint-*.pt")
+    assert recorded(memup)["plan"]["rivals"], "it was in time"
+    again = memup(*TRAIN).err
+    assert "--context window" not in again.split("plan: trying")[1], "the first rival is not trained again"
+    assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
+    assert not list((memup.folder / "run").glob("rival-*"))
+    assert "up to date" in memup(*TRAIN).out
+
+
+def test_a_dry_run_tells_each_choice_with_its_reason(memup, scored):
+    shutil.copytree(scored, memup.folder / "run")
+    told = memup("train-memory", "--run", "run", "--dry-run").out
+    assert "--rollout 5 " in told
+    assert "episodes have 30 steps in the median" in told
+    assert "--context totals --no-near" in told
+    assert not (memup.folder / "run/memory").exists()
