@@ -106,12 +106,12 @@ NETWORK: dict[str, Any] = {"panel": "The networks"}
 
 
 class TrainMemoryOptions(BaseModel):
-    """What `memup train-memory` takes. The task's recipe comes before these defaults."""
+    """What `memup train-memory` takes. The plan comes before these defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     preset: Literal["fast", "paper"] = Field(
-        "fast", description="The task's recipe for what is not given: ours, or the sizes of the paper."
+        "fast", description="What is not given: planned by what the data look like, or the sizes of the paper."
     )
     rollout: int = Field(
         20, ge=1, le=1_000_000, description="Steps r that gradients flow through.", json_schema_extra=POINTS
@@ -196,7 +196,7 @@ class TrainMemoryOptions(BaseModel):
     )
     novelty_gates: bool = Field(
         False,
-        description="lstm: input gates begin closed to the usual input, which else piles up over thousands of steps.",
+        description="lstm: gates begin closed to all but rare inputs; usual ones pile up over thousands of steps.",
         json_schema_extra={**NETWORK, "both": True},
     )
     horizon: float = Field(

@@ -25,7 +25,7 @@ cells() {
 cell() {
   local model
   stage collect copy --length "${1#copy-}" --episodes "$((2 * BATCH))" --test-episodes 1
-  # What the recipe makes depend on the length is the same for all here, so that nothing but T changes.
+  # What the plan makes depend on the length is the same for all here, so that nothing but T changes.
   stage train-memory --rollout 20 --starts 0 --scores online --batch "$BATCH" --updates 1
   for model in $MODELS; do
     stage train-baseline --model "$model" --batch "$BATCH" --updates 1

@@ -5,7 +5,7 @@
 #   bash examples/experiments/supervised_table.sh --local --small
 #   ROWS="copy-120 add-100" SEEDS="0 1 2" UPDATES=20000 BASELINE_UPDATES=5000 METHODS="lstm srnn" bash ...
 #   PRESET=paper MEMUP_DEVICE=cuda bash ...            the paper's sizes, for a GPU
-# Without UPDATES the task's recipe says how many.
+# Without UPDATES the plan says how many.
 
 # shellcheck source=SCRIPTDIR/cells.sh
 . "$(dirname "$0")/cells.sh"

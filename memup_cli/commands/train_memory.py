@@ -11,7 +11,8 @@ HELP = """Train the memory so that its state explains the surprising steps of th
 It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
 With more --updates, also a finished training goes on from its end.
 
-A task can bring a recipe, which comes before the defaults below; --dry-run --json shows what would be used.
+What is not given is planned by what the scored episodes look like, before the defaults below; --dry-run shows each
+choice with its reason. Where the data do not tell, short trainings race first.
 
 Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 

@@ -74,6 +74,9 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
     draft("what is asked picks out what is remembered", predictor="gated")
     draft("single updates are unsteady", average=0.05)
     if given.get("select") == "current":
+        draft("every step is predicted", rollout=min(facts.longest, LONGEST), hidden=128, lr=3e-3)
+        if facts.numbers:
+            draft("what cannot be known yet counts less", spread="learned")
         return Plan(tuple(draft.choices))
     if facts.images:
         draft("images are large: an update sees few", rollout=1)

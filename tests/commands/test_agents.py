@@ -232,6 +232,14 @@ def test_any_gymnasium_environment_works(memup, env_id):
         assert (again["agent"], again["greedy"]["episodes"]) == ("qrdqn", 8)
 
 
+def test_a_transformer_plays_and_is_evaluated(memup):
+    memup("collect", "tmaze", "--length", 8, "--episodes", 12, "--test-episodes", 2, "--run", "run")
+    small = ["--steps", 300, "--envs", 4, "--iteration-steps", 100, "--span", 8, "--core-hidden", 8]
+    done = memup("train-agent", "--run", "run", "--agent", "gtrxl", *small, "--json").json
+    assert done["steps"] >= 300
+    assert memup("evaluate", "agent", "--run", "run", "--episodes", 4, "--json").json["agent"] == "gtrxl"
+
+
 def test_an_episode_can_be_recorded(memup):
     memup("collect", "gym", "--env-id", "CartPole-v1", "--episodes", 3, "--test-episodes", 1, "--run", "run")
     memup("train-agent", "--run", "run", "--agent", "ppo-lstm", "--steps", 500, "--envs", 4, "--iteration-steps", 200)

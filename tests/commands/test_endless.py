@@ -26,6 +26,15 @@ def test_it_is_solved_corridor_by_corridor(memup):
     assert "nearer to what came" in shown
 
 
+def test_evaluation_tells_the_corridors_apart(memup):
+    collect(memup, "--episodes", 20, "--test-episodes", 5)
+    memup("score", "--run", "run", "--updates", 50)
+    memup("train-memory", "--run", "run", "--updates", 5, "--batch", 8)
+    found = memup("evaluate", "memory", "--run", "run", "--json").json
+    assert [(row["corridor"], row["count"]) for row in found["by_order"]] == [(1, 5), (2, 5), (3, 5)]
+    assert "by corridor" in memup("evaluate", "memory", "--run", "run").out
+
+
 def test_too_many_steps_are_refused(memup):
     said = memup("collect", "endless-tmaze", "--corridors", 1000, "--length", 1_000_000, code=2).err
     assert "100,000,000 steps" in said

@@ -92,6 +92,34 @@ gym.register("Constant-v0", Constant)
 """
 
 
+# Pays what was seen two steps ago, at every step: none stands out.
+ECHO = """
+import gymnasium as gym
+import numpy as np
+
+
+class Echo(gym.Env):
+    observation_space = gym.spaces.Discrete(3)
+    action_space = gym.spaces.Discrete(3)
+
+    def _see(self):
+        self.seen = [*self.seen, int(self.np_random.integers(3))]
+        return self.seen[-1]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seen = [0, 0]
+        return self._see(), {}
+
+    def step(self, action):
+        reward = 500.0 if action == self.seen[-3] else -500.0
+        return self._see(), reward, len(self.seen) > 30, False, {}
+
+
+gym.register("Echo-v0", Echo)
+"""
+
+
 def environment(memup: Memup, name: str, text: str, count: int, *options: object) -> None:
     (memup.folder / f"{name}.py").write_text(text)
     played = ["--episodes", count, "--test-episodes", 50, "--run", "run", "--workers", 1]
@@ -278,3 +306,13 @@ def test_after_more_episodes_the_stages_to_run_again_are_said_in_their_order(mem
     refused = memup("evaluate", "memory", "--run", "run", code=3).err
     first, second = "memup score --gamma 0 --updates 20 --run run --restart", "memup train-memory --updates 2 --run run"
     assert f"Run `{first}`, then `{second} --restart` first." in refused
+
+
+def test_where_no_step_stands_out_targets_are_drawn_from_all_and_it_is_said(memup):
+    environment(memup, "echo", ECHO, 300, "--gamma", 0)
+    scored = memup("score", "--run", "run", "--updates", 300)
+    assert "does NOT separate" in scored.out
+    assert "targets are drawn from all of them" in scored.out
+    options = ["--select", "current", "--updates", 400, "--evaluate-every", 200]
+    done = memup("train-memory", "--run", "run", *options, "--json").json
+    assert done["explained"] > 0.9, "however large the rewards are"

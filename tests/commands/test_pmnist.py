@@ -108,6 +108,7 @@ def test_a_dry_run_reads_and_downloads_nothing(memup):
 def test_the_stages_after_it_run(memup, data):
     memup(*SMALL, "--data-dir", "data", "--run", "run")
     memup("score", "--run", "run", "--updates", 5)
-    trained = memup("train-memory", "--run", "run", "--updates", 5, "--batch", 8, "--json").json
+    memup("train-memory", "--run", "run", "--updates", 5, "--batch", 8)
     found = memup("evaluate", "memory", "--run", "run", "--json").json
-    assert found["accuracy"] == pytest.approx(trained["accuracy"])
+    assert found["episodes"] == found["steps"] == 8, "one step of each test image matters"
+    assert found["accuracy"] * 8 == pytest.approx(round(found["accuracy"] * 8))

@@ -13,10 +13,6 @@ from stores.layout import Field
 
 from .environment import BELL, LAMPS, RIGHT, SPREAD, WRONG, LampsVectorEnv, draw_night
 
-# Options of train-memory that suit the task. The blink is rare and early: read it often. Which lamp it was counts only
-# together with the action: multiply the two.
-RECIPE = {"rollout": 10, "input_scale": 1.0, "predictor": "gated", "starts": 0.25, "replay": 0.25, "lr": 3e-3}
-
 
 class LampsOptions(TaskOptions):
     """What `memup collect lamps` takes; the descriptions are its help."""
@@ -48,7 +44,6 @@ class Lamps:
             classes={"action": LAMPS},
             gamma=0.0,
             evaluate=StepRule("observation", 1, column=BELL),  # the steps that matter: where the bell rings
-            recipes={"fast": RECIPE},
         )
 
     @property
