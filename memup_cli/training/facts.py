@@ -27,7 +27,8 @@ class Facts:
     episodes: int  # to train on
     usual_length: int
     longest: int
-    separates: bool  # some steps are more uncertain than others
+    scored: bool  # there are stored scores to go by
+    separates: bool  # by them, some steps are more uncertain than others
     events: float  # steps of an episode that stand out
     alike: float  # share of them that look like another one of their episode, which came out otherwise
     rare: bool  # some inputs are far from the usual ones
@@ -36,7 +37,7 @@ class Facts:
 
 
 def facts_of(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) -> Facts:
-    """detector: whose scores; empty if none are used, and no step stands out."""
+    """detector: whose scores; empty if none are used."""
     train = split_of(manifest, "train")
     told = bool(detector) and separates(manifest)
     found = [_alike(*each, spec, gamma) for each in _events(manifest, spec, detector)] if told else []
@@ -45,6 +46,7 @@ def facts_of(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) ->
         episodes=len(train),
         usual_length=int(np.median(train.lengths)),
         longest=int(train.lengths.max()),
+        scored=bool(detector),
         separates=told,
         events=float(np.mean([count for count, _ in found])) if found else 0.0,
         alike=float(np.mean(alike)) if alike else 0.0,
@@ -59,13 +61,13 @@ def target_moments(manifest: Manifest, spec: TaskSpec, detector: str, gamma: flo
     if spec.target_kind == "classes":
         return 0.0, 1.0
     read = Reader()
-    y = np.concatenate(
-        [
-            episode_targets(read, shard, row, spec, gamma)[steps].astype(np.float64)
-            for shard, row, steps in _events(manifest, spec, detector)
-        ]
-        or [np.zeros(1)]
-    )
+    found = [
+        episode_targets(read, shard, row, spec, gamma)[steps].astype(np.float64)
+        for shard, row, steps in _events(manifest, spec, detector)
+    ]
+    y = np.concatenate(found)
+    if not len(y):
+        return 0.0, 1.0
     spread = float(y.std())
     return float(y.mean()), spread if spread > 1e-6 * float(np.abs(y).max()) else 1.0
 

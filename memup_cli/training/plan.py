@@ -35,8 +35,9 @@ class Plan:
         return TrainMemoryOptions(**{**{choice.option: choice.value for choice in self.choices}, **given})
 
     def undecided(self, given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """The rivals that differ in what is not given."""
-        left = [{name: value for name, value in rival.items() if name not in given} for rival in self.rivals]
+        """The rivals that differ in what is not given; of ways to select, those that fit what is."""
+        fitting = [r for r in self.rivals if "select" not in r or all(given.get(n, v) == v for n, v in r.items())]
+        left = [{name: value for name, value in rival.items() if name not in given} for rival in fitting]
         different = [rival for number, rival in enumerate(left) if rival not in left[:number]]
         return tuple(different) if len(different) > 1 else ()
 
@@ -71,37 +72,34 @@ class _Draft:
 def settle(facts: Facts, given: dict[str, Any]) -> Plan:
     """What the data tell without any training, of what is not given."""
     draft, length = _Draft(given), facts.usual_length
-    draft("what is asked picks out what is remembered", predictor="gated")
+    flat = given.get("select") == "current" or (facts.scored and not facts.separates)
     draft("single updates are unsteady", average=0.05)
-    if given.get("select") == "current":
-        draft("every step is predicted", rollout=min(facts.longest, LONGEST), hidden=128, lr=3e-3)
-        if facts.numbers:
-            draft("what cannot be known yet counts less", spread="learned")
-        return Plan(tuple(draft.choices))
     if facts.images:
         draft("images are large: an update sees few", rollout=1)
-    elif not facts.separates:
+    elif flat:
         draft("no step stands out", rollout=min(facts.longest, LONGEST))
     else:
         rollout = min(max(length // ROLLOUTS, SHORTEST), LONGEST)
         draft(f"episodes have {length:,} steps in the median", rollout=rollout)
-    if not facts.separates:
+    if flat:
         draft("no step stands out", targets=NEAR_TARGETS, near=True, predict_every=1)
-    else:
+    elif facts.scored:
         count = min(max(round(facts.events), 1), MOST_TARGETS)
         draft(f"{facts.events:.3g} steps of an episode stand out", targets=count)
         draft("a state that has just read the step is asked, too", at_targets=True)
         draft("what is certain is to be predicted right, too", explore=0.1)
-    if draft.value("targets") > 1:
+    if (draft.value("targets") or 1) > 1:
+        draft("what is asked picks out what is remembered", predictor="gated")
         draft("several outcomes are kept apart", hidden=128, lr=3e-3, updates=20_000)
     if facts.numbers:
         draft("what cannot be known yet counts less", spread="learned")
     if facts.rare and not facts.images:
-        draft("some inputs are rare", replay=0.5)
         if given.get("cell", "lstm") == "lstm":
             draft("some inputs are rare", novelty_gates=True)
-        _walk(draft, length)
-    return Plan(tuple(draft.choices), _rivals(facts))
+        if given.get("select") != "current":
+            draft("some inputs are rare", replay=0.5)
+            _walk(draft, length)
+    return Plan(tuple(draft.choices), _rivals(facts, flat) if given.get("context") != "carried" else ())
 
 
 def _walk(draft: _Draft, length: int) -> None:
@@ -112,12 +110,12 @@ def _walk(draft: _Draft, length: int) -> None:
         draft(f"of {length:,} steps few are worth an update", rollout_sampling="priority", stretch=steps // rollout)
 
 
-def _rivals(facts: Facts) -> tuple[dict[str, Any], ...]:
-    if facts.images:
+def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:
+    if facts.images or not facts.scored:
         return ()
-    if not facts.separates:
-        now = {"select": "current", "near": False, "replay": 0.0, "rollout_sampling": "all"}
-        return now, {"select": "surprise", "near": True}
+    if flat:
+        now = {"select": "current", "context": "point", "near": False, "replay": 0.0, "rollout_sampling": "all"}
+        return now, {"select": "surprise", "context": "point", "near": True}
     if facts.alike < ALIKE:
         return ()
     return (

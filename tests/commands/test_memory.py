@@ -202,13 +202,13 @@ def test_a_window_longer_than_every_episode_is_refused(memup, maze, stage):
 
 
 def test_novelty_gates_learn_and_are_for_an_lstm(memup, maze):
-    """Previous actions are among a maze's inputs; trained on, a run says with which gates it began."""
+    """Hints and junctions are rare in a maze; trained on, a run says with which gates it began."""
     options = ["--run", "run", "--updates", 4, "--evaluate-every", 4, "--json"]
-    plain = memup("train-memory", *options).json
-    gated = memup("train-memory", *options, "--novelty-gates", "--restart").json
+    plain = memup("train-memory", *options, "--no-novelty-gates").json
+    gated = memup("train-memory", *options, "--restart").json
     assert gated["updates"] == 4
     assert gated["rmse"] != plain["rmse"]
-    assert "novelty_gates was True" in memup("train-memory", *options, code=2).err
+    assert "novelty_gates was True" in memup("train-memory", *options, "--no-novelty-gates", code=2).err
     for cell in ("gru", "mingru", "none"):
         assert "--cell lstm" in memup("train-memory", *options, "--novelty-gates", "--cell", cell, code=2).err
 

@@ -10,7 +10,7 @@ from memup_cli.training.facts import Facts
 from memup_cli.training.plan import Plan, settle
 from tests.cli import Memup
 
-ONE = Facts(1000, 1000, 1010, separates=True, events=1.0, alike=0.0, rare=True, numbers=True, images=False)
+ONE = Facts(1000, 1000, 1010, scored=True, separates=True, events=1.0, alike=0.0, rare=True, numbers=True, images=False)
 
 
 def values(facts: Facts, **given) -> dict:
@@ -55,6 +55,15 @@ def test_where_no_step_stands_out_the_current_one_races_with_near_and_far_ones()
     plan = {choice.option: choice.value for choice in flat.choices}
     assert (plan["near"], plan["rollout"], plan["predict_every"]) == (True, 20, 1)
     assert "replay" not in plan
+    assert flat.undecided({"select": "current"}) == flat.undecided({"context": "window"}) == ()
+
+
+def test_without_stored_scores_only_the_length_and_the_inputs_count():
+    plan = settle(replace(ONE, scored=False, separates=False, events=0.0), {})
+    assert plan.rivals == ()
+    options = {choice.option: choice.value for choice in plan.choices}
+    assert (options["rollout"], options["replay"]) == (20, 0.5)
+    assert not {"near", "targets", "explore"} & set(options)
 
 
 def test_images_are_read_one_by_one():
