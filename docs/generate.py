@@ -48,7 +48,7 @@ def _section(title: str, command: Any, once: dict[str, list[Any]]) -> Iterator[s
     yield from ("```", f"$ {example.removeprefix('Example: ')}", "```", "")
     panels: dict[str, list[Any]] = {}
     for parameter in command.params:
-        if parameter.name != "help" and not parameter.hidden:
+        if parameter.name not in ("help", "help_all"):
             panels.setdefault(parameter.rich_help_panel or "", []).append(parameter)
     for panel in {COMMON, COLLECTING} & panels.keys():
         once[panel] = panels.pop(panel)

@@ -1,7 +1,7 @@
 """The options of train-agent and evaluate agent, as configs.py has those of the other stages."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -14,6 +14,7 @@ class TrainAgentOptions(BaseModel):
     """What `memup train-agent` takes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    planned: ClassVar[frozenset[str]] = frozenset({"outlook"})
 
     agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = Field(
         "ppo",
@@ -45,8 +46,8 @@ class TrainAgentOptions(BaseModel):
     )
     outlook: bool = Field(
         False,
-        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action (default: "
-        "if the memory explains half of what is uncertain).",
+        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action; shown "
+        "if the memory explains half of what is uncertain.",
         json_schema_extra={**SENSES, "both": True},
     )
     imitate: int = Field(

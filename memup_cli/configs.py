@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -109,6 +109,20 @@ class TrainMemoryOptions(BaseModel):
     """What `memup train-memory` takes. The plan comes before these defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    planned: ClassVar[frozenset[str]] = frozenset(
+        {
+            "rollout",
+            "targets",
+            "predict_every",
+            "at_targets",
+            "select",
+            "explore",
+            "near",
+            "rollout_sampling",
+            "stretch",
+        }
+        | {"replay", "hidden", "novelty_gates", "context", "predictor", "spread", "updates", "lr", "average"}
+    )
 
     preset: Literal["fast", "paper"] = Field(
         "fast", description="What is not given: planned by what the data look like, or the sizes of the paper."

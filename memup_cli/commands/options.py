@@ -30,9 +30,16 @@ def flowing(text: str) -> str:
 
 
 def command_function(
-    stage: str, models: dict[str, type[BaseModel]], body: Callable[..., None], panels: dict[str, str]
+    stage: str,
+    models: dict[str, type[BaseModel]],
+    body: Callable[..., None],
+    panels: dict[str, str],
+    shown: tuple[str, ...] = (),
 ) -> Callable[..., None]:
-    """A function whose signature Typer turns into options; it calls body(**{name: validated model})."""
+    """A function whose signature Typer turns into options; it calls body(**{name: validated model}).
+
+    shown: of the options of the first model, those that --help shows; the others are for --help-all. Empty: all.
+    """
     fields = {name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()}
 
     def run(**given: Any) -> None:
@@ -45,10 +52,47 @@ def command_function(
         values = {**from_file, **flags}
         body(**{key: build(model, values) for key, model in models.items()})
 
-    run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [_parameter(name, field, panels.get(key)) for name, (key, field) in fields.items()]
-    )
-    return run
+    own = next(iter(models))
+    parameters = [
+        _parameter(
+            name,
+            field,
+            panels.get(key),
+            hidden=bool(shown) and key == own and name not in shown,
+            planned=name in getattr(models[key], "planned", ()),
+        )
+        for name, (key, field) in fields.items()
+    ]
+    if shown:
+        parameters.append(_HELP_ALL)
+
+    def call(help_all: bool = False, **given: Any) -> None:
+        run(**given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    """The help with every option."""
+    if wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        print(context.get_help())
+        raise typer.Exit
+
+
+_HELP_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool,
+        typer.Option(
+            "--help-all", metavar="", callback=_show_all, is_eager=True, help="Show all options.", show_default=False
+        ),
+    ],
+)
 
 
 def _option(name: str, field: FieldInfo) -> str:
@@ -61,23 +105,26 @@ def _panel(field: FieldInfo) -> str | None:
     return str(extra["panel"]) if isinstance(extra, dict) and "panel" in extra else None
 
 
-def _parameter(name: str, field: FieldInfo, panel: str | None) -> inspect.Parameter:
+def _parameter(
+    name: str, field: FieldInfo, panel: str | None, hidden: bool = False, planned: bool = False
+) -> inspect.Parameter:
     flag = _option(name, field)
     extra = field.json_schema_extra
     if isinstance(extra, dict) and "argument" in extra:
         argument = typer.Argument(help=field.description, metavar=str(extra["argument"]), show_default=False)
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[field.annotation, argument])
-    both = isinstance(extra, dict) and extra.get("both")  # a recipe may switch it on
+    both = isinstance(extra, dict) and extra.get("both")  # a plan may switch it on
     flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
     choices, kind = _choices(field)
     option = typer.Option(
         *flags,
-        help=f"{field.description}{_remark(field, choices)}",
+        help=f"{field.description}{_remark(field, choices, planned)}",
         metavar="WORD" if choices else PLACEHOLDERS[kind],
         envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
         show_envvar=False,
         show_default=False,
         rich_help_panel=panel or _panel(field),
+        hidden=hidden,
     )
     annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -91,11 +138,13 @@ def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
     return (get_args(kind), str) if get_origin(kind) is Literal else ((), kind)
 
 
-def _remark(field: FieldInfo, choices: tuple[str, ...]) -> str:
+def _remark(field: FieldInfo, choices: tuple[str, ...], planned: bool) -> str:
     """What the help says after the description: the words to choose from, and the default."""
     parts = [" or ".join([", ".join(choices[:-1]), choices[-1]])] if choices else []
     default: Any = field.default
-    if not (default is None or default is False or default is PydanticUndefined):
+    if planned:
+        parts.append("default: planned")
+    elif not (default is None or default is False or default is PydanticUndefined):
         parts.append(f"default: {default}")
     return f" [dim]({'; '.join(parts)})[/dim]" if parts else ""
 

@@ -10,8 +10,8 @@ from .options import command_function
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
 
 It can be stopped at any time; the same command again continues from the last checkpoint, and with more --steps
-from its end. A run can have several agents, one of each kind. A task can bring a recipe, which comes before the
-defaults below; --dry-run --json shows what would be used.
+from its end. A run can have several agents, one of each kind.
+--dry-run --json shows what would be used.
 
 Example: memup train-agent --agent ppo --until-success 0.99"""
 
@@ -59,6 +59,8 @@ def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
     )
 
 
+SHOWN = ("agent", "steps", "until_success", "envs", "outlook", "imitate", "alternate", "gamma", "lr")
+
 train_agent = command_function(
-    "train-agent", {"options": TrainAgentOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}
+    "train-agent", {"options": TrainAgentOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}, SHOWN
 )

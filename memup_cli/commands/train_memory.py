@@ -99,6 +99,8 @@ def _advice(summary: dict[str, Any]) -> list[str]:
     return ["There may be more to learn: the same command with more --updates continues this training."]
 
 
+SHOWN = ("rollout", "targets", "select", "cell", "hidden", "context", "updates", "until_rmse", "until_accuracy")
+
 train_memory = command_function(
-    "train-memory", {"options": TrainMemoryOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}
+    "train-memory", {"options": TrainMemoryOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}, SHOWN
 )

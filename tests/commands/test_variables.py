@@ -60,3 +60,16 @@ def test_what_examples_and_ci_set_breaks_no_command(memup):
     names = set(re.findall(r"\bMEMUP_[A-Z_]+\b", text))
     assert {"MEMUP_SEED", "MEMUP_DATA_DIR", "MEMUP_TESTS_SKIP_NOTHING"} <= names
     memup("status", env=dict.fromkeys(names, "1") | {"MEMUP_RUN": "run"})
+
+
+@pytest.mark.parametrize("stage", ["score", "train-memory", "train-agent"])
+def test_the_help_of_a_stage_fits_and_all_of_it_can_be_had(memup, stage):
+    def options(text: str) -> set[str]:
+        return set(re.findall(r"^│\s+(--[a-z-]+)", text, re.MULTILINE)) - {"--help", "--help-all"}
+
+    shown = options(memup(stage, "--help").out)
+    assert len(shown) <= 20
+    if stage != "score":
+        every = options(memup(stage, "--help-all").out)
+        assert len(every) > len(shown)
+        assert shown < every
