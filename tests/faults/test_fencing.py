@@ -91,6 +91,14 @@ def fence(forks: Forks, places: Path, start: Path, stage: Stage, expected: dict,
     return codes
 
 
+@pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
+def test_a_zombie_whose_successor_is_done_and_gone_stops(forks, places, prepare, undisturbed, tally, stage):
+    """There is no lease any more, of whomever: the folder is not the zombie's."""
+    calls, expected = undisturbed(stage)
+    assert fence(forks, places, prepare(stage), stage, expected, [calls // 2]) == [75]
+    tally(stage.name, points=1, faults=1)
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("stage", STAGES, ids=lambda s: s.name)
 def test_a_zombie_that_wakes_after_its_successor_finished_changes_nothing(

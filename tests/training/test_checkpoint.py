@@ -1,8 +1,10 @@
 """Checkpoints as files: what was damaged is not taken for what was saved."""
 
+import pytest
 import torch
 
 from memup_cli.training import checkpoint
+from stores.errors import Fenced
 
 CPU = torch.device("cpu")
 
@@ -20,3 +22,13 @@ def test_one_changed_byte_of_a_tensor_is_found_and_the_checkpoint_before_is_take
     assert found["update"] == 10
     assert found["weights"].eq(10).all()
     assert "going back to the checkpoint before it" in capsys.readouterr().err
+
+
+def test_who_lost_the_folder_saves_nothing_and_removes_nothing(tmp_path):
+    def lost() -> None:
+        raise Fenced("somebody else has it now")
+
+    kept = [checkpoint.save(tmp_path, update, {"update": update}, lambda: None) for update in (10, 20)]
+    with pytest.raises(Fenced):
+        checkpoint.save(tmp_path, 30, {"update": 30}, lost)
+    assert sorted(tmp_path.iterdir()) == kept
