@@ -182,6 +182,13 @@ def test_a_corrupt_manifest_says_where_to_go_back_to(memup, run, command):
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["status"] == "complete"
 
 
+def test_a_manifest_that_lost_its_checksum_is_refused(memup, run):
+    edit_manifest(run, lambda data: data.pop("checksum"))
+    refused = memup("status", "--run", "run", code=65)
+    assert "its checksum does not match" in refused.err
+    assert "manifest.previous.json" in refused.err
+
+
 def test_a_newer_format_is_left_alone(memup, run):
     edit_manifest(run, lambda data: data.update(format=2))
     refused = memup("status", "--run", "run", code=65)
