@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memup_cli.errors import BadInput
 from memup_cli.tasks.copying import Copy, CopyOptions
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.candidates import Candidates, TargetTables, gather_candidates, query_fields
+from memup_cli.training.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
 from memup_cli.training.selection import suffix_top
 from memup_cli.training.targets import Returns, discounted_returns, previous_actions, targets
 from memup_cli.training.windows import prediction_points
+from tests.training.small import SPEC
 
 
 @given(
@@ -40,6 +42,14 @@ def test_returns_in_pieces_are_the_same_to_the_last_bit(rewards, gamma, piece, c
     edges = sorted({0, *(cut for cut in cuts if cut < len(values)), len(values)})
     found = np.concatenate([returns(start, stop) for start, stop in itertools.pairwise(edges)])
     assert found.tobytes() == discounted_returns(values, gamma).tobytes()
+
+
+@pytest.mark.parametrize("rewards", [[3e38, 3e38, 1], [1, -3e38, -3e38, 0]])
+def test_an_episode_with_one_return_that_is_not_finite_is_refused(rewards):
+    """The last ones are: nothing follows them that could be too much."""
+    spec = TMaze(TMazeOptions()).spec
+    with pytest.raises(BadInput, match="return of an episode is not finite"):
+        targets(spec, {"reward": np.array(rewards, np.float32)}, 1.0)
 
 
 def test_the_target_of_a_class_task_is_its_field():
@@ -94,6 +104,21 @@ def test_many_changes_are_looked_up_too():
     _, y, exists = tables.look_up(np.array([[5], [200]]))
     assert exists.all()
     assert y[:, 0, 0].tolist() == [5, 200]
+
+
+def test_a_slot_finds_nothing_of_its_episode_before():
+    """That one had more changes: a thousand, and the next only every tenth of its steps."""
+    tables = TargetTables(1, 1, SPEC, query_fields(SPEC, "point", 1, 1))
+    for length, every in ((1000, 1), (3000, 10)):
+        falling = np.arange(length, 0, -1, dtype=np.float32)
+        top, steps = compacted(suffix_top(np.where(np.arange(1, length + 1) % every, -np.inf, falling), 1))
+        assert len(steps) == length // every
+        y = steps.astype(np.float32)
+        tables.put(0, Candidates(top, steps, {"q": -y}, y))
+    query, y, exists = tables.look_up(np.array([[0, 995, 2500, 2999]]))
+    assert exists.all()
+    assert y[0, :, 0].tolist() == [9, 999, 2509, 2999]
+    np.testing.assert_array_equal(query["q"], -y)
 
 
 def test_prediction_points_stay_within_the_rollout():
