@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from memup_cli.configs import TrainMemoryOptions
+from memup_cli.training.choosing import stored_choice
 from memup_cli.training.gains import SIGNIFICANT
+from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.training.windows import stored_scores
 from stores.manifest import Manifest
 from stores.reader import Trajectories
+from stores.schedule import Visit
 from stores.scores import ScoreReader, score_path
 from tests.cli import Memup
 
@@ -64,6 +69,22 @@ def test_both_selections_train_from_the_probes_scores(memup, noisy):
         assert config["detector"] == detector
         assert config["explore"] == 0.1
     assert memup("evaluate", "memory", "--run", "run", "--json").json["episodes"] == 20
+
+
+@pytest.mark.parametrize(("select", "detector"), [("surprise", "quantile"), ("utility", "probe")])
+def test_surprise_is_drawn_with_a_temperature_in_units_of_its_spread(probed, select, detector):
+    """Also on the visits on which a selection by utility explores: here, on all."""
+    manifest, options = open_run(probed), TrainMemoryOptions(select=select, explore=1, temperature=0.3)
+    shard = split_of(manifest, "train").shards[0]
+    visits = [Visit(number, shard, 0, 0) for number in range(2000)]
+    choose = stored_choice(manifest, spec_of(manifest), options, detector, 0)
+    drawn = np.array([choose(visit).at(np.array(0))[0] for visit in visits])
+    scores = stored_scores(probed, "quantile")(visits[0])
+    chances = np.exp(scores / (0.3 * manifest.stages["score"]["metrics"]["spread"]))
+    surprising = scores > scores.max() / 2
+    expected = chances[surprising].sum() / chances.sum()
+    assert 0.2 < expected < 0.9
+    assert surprising[drawn].mean() == pytest.approx(expected, abs=5 * 0.5 / len(visits) ** 0.5)  # standard deviations
 
 
 def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, probed):

@@ -25,13 +25,16 @@ CONTEXTS = ["point", "window", "carried", "totals"]
 class Walk:
     """The slow average of a model with its tables and its slab, by the model's own errors or by stored scores."""
 
-    def __init__(self, folder: Path, options: TrainMemoryOptions, *, online: bool, update: int = 0) -> None:
+    def __init__(
+        self, folder: Path, options: TrainMemoryOptions, *, online: bool, update: int = 0, larger: int = 1
+    ) -> None:
+        """larger: how many times y is as large as in EPISODES."""
         self.model = model_of(options)
         self.tables = TargetTables(SLOTS, options.targets, SPEC, query_fields(SPEC, options.context, options.window, 3))
         self.arrivals = Arrivals(self.model, 0, options, online)
         self.fresh: list[int] = []
         self.slab = open_slab(
-            stored(folder),
+            stored(folder, [{**arrays, "y": larger * arrays["y"]} for arrays in EPISODES]),
             SPEC,
             batch=SLOTS,
             rollout=3,
@@ -140,6 +143,21 @@ def test_online_targets_are_where_the_average_not_the_model_errs_most(tmp_path, 
             assert chosen(walk, slot) == best(errors(average, context, arrays), arrays["y"], 2)
             others.append(chosen(walk, slot) != best(errors(walk.model, context, arrays), arrays["y"], 2))
         assert any(others)
+
+
+def test_the_temperature_is_in_units_of_the_spread_of_the_errors(tmp_path):
+    """Targets that are all predicted as zero are drawn alike if all of them are larger, and not only the largest."""
+    options, drawn = sharp(scores="online", temperature=0.5, ema=0.0), []
+    for larger in (1, 16):
+        with Walk(tmp_path / f"{larger}", options, online=True, larger=larger) as walk:
+            walk.model.predict_always(torch.tensor(0.0))
+            walk.begin()
+            walk.arrivals.average()
+            walk.arrivals.refresh()
+            drawn.append([[y / larger for y in ys] for slot in range(SLOTS) for ys in chosen(walk, slot)])
+    assert drawn[0] == drawn[1]
+    largest = [ys for y in (EPISODES[e]["y"] for e in walk.slab.episode) for ys in best((y**2).tolist(), y, 2)]
+    assert drawn[0] != largest
 
 
 def test_at_the_start_all_slots_have_targets_later_only_those_that_begin_an_episode_get_new_ones(tmp_path):
