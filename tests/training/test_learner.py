@@ -13,11 +13,12 @@ from memup_cli.models.predictor import MemoryModel
 from memup_cli.ranks import Rank
 from memup_cli.training.gains import WARM_UP
 from memup_cli.training.learner import MemoryLearner
-from memup_cli.training.stretches import one_of_a_stretch
+from memup_cli.training.stretches import Walked, one_of_a_stretch
+from memup_cli.training.update import NOW, rollout_loss
 from memup_cli.training.watch import Watch
 from memup_cli.training.world import World
 from stores.slab import Slab
-from tests.training.small import EPISODES, SCORES, learner_of, sharp, stored, walk
+from tests.training.small import EPISODES, SCORES, learner_of, model_of, sharp, stored, walk
 
 
 class Plain:
@@ -160,24 +161,64 @@ def test_the_memory_learns_the_current_step_if_it_is_told_to(train):
     assert float(learner.losses) == pytest.approx(np.mean(seen), rel=1e-5)
 
 
+def test_without_targets_a_carried_encoder_learns_from_the_steps_at_hand_and_the_memory_does_not():
+    """Its own loss is there to make contexts of; what to remember is for targets to say."""
+    model = model_of(sharp(context="carried"))
+    batch = {name: torch.randn(2, 3) for name in ("x", "q", NOW)}
+    batch |= {"y": torch.randn(2, 1, 2), "query.context": torch.randn(2, 1, 2, 3), "points": torch.full((2, 1), 2)}
+    there = {"fresh": torch.ones(2), "valid": torch.ones(2, 3), "exists": torch.zeros(2, 1, 2)}
+    batch |= {name: values.bool() for name, values in there.items()}
+    loss, _ = rollout_loss(model, batch, (*model.memory.initial(2), *model.context.initial(2)))
+    loss.backward()
+    assert loss > 0
+    assert all(p.grad.any() for p in model.context.encoder.parameters())
+    assert not any(p.grad is not None and p.grad.any() for p in model.memory.parameters())
+
+
+def drawn_errors(model: MemoryModel, slab: Slab, walked: Walked, begin: tuple[Tensor, ...]) -> list[list[float]]:
+    """Squared errors of the two targets of each slot's drawn rollout, from its last step."""
+    found = []
+    for slot, episode in enumerate(slab.episode):
+        arrays, t = EPISODES[episode], int(walked.offset[slot] + walked.valid[slot]) - 1
+        x = torch.from_numpy(arrays["x"][walked.offset[slot] : t + 1]).view(1, -1, 1)
+        m, _ = model.memory(x, tuple(part[slot : slot + 1] for part in begin))
+        ahead = sorted(range(t, len(arrays["x"])), key=lambda k, s=SCORES[episode]: -s[k])[:2]
+        found.append([squared(model, m[0, -1], arrays["q"][k], arrays["y"][k]) for k in ahead])
+    return found
+
+
+def squared(model: MemoryModel, m: Tensor, q: float, y: float) -> float:
+    return (float(model.predict(m, torch.tensor([float(q)])).detach()) - float(y)) ** 2
+
+
 def test_of_a_stretch_one_rollout_is_trained_with_its_weight_and_the_state_goes_on_behind_it(train):
     options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
     learner = learner_of(train, options)
     model, watch = copy.deepcopy(learner.model), Watch(learner.model)
     with walk(train, learner, options) as slab:
         walked, begin, behind = one_of_a_stretch(slab, model, learner.walking, options, None, ("x",), (0, 0))
-        losses = []
-        for slot, episode in enumerate(slab.episode):
-            arrays, t = EPISODES[episode], int(walked.offset[slot] + walked.valid[slot]) - 1
-            x = torch.from_numpy(arrays["x"][walked.offset[slot] : t + 1]).view(1, -1, 1)
-            m, _ = model.memory(x, tuple(part[slot : slot + 1] for part in begin))
-            for k in sorted(range(t, len(arrays["x"])), key=lambda k, s=SCORES[episode]: -s[k])[:2]:
-                error = model.predict(m[0, -1], torch.tensor([float(arrays["q"][k])])) - float(arrays["y"][k])
-                losses.append(float(walked.weight[slot]) * float(error.detach()) ** 2)
+        errors = drawn_errors(model, slab, walked, begin)
         learner.update(0.05, 0, watch)
+    losses = [w * error for w, each in zip(walked.weight, errors, strict=True) for error in each]
     assert (walked.weight != 1).all()
     assert float(learner.losses) == pytest.approx(np.mean(losses), rel=1e-5)
     assert all(torch.equal(a, b) for a, b in zip(learner.walking, behind, strict=True))
+
+
+def test_what_is_replayed_counts_as_it_is_beside_rollouts_with_weights(train):
+    """With room for one, what is repeated is the last slot's rollout of the same update, once for each slot."""
+    options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
+    options = options.model_copy(update={"batch": 6, "replay": 0.5, "replay_size": 1})
+    learner = learner_of(train, options)
+    model, watch = copy.deepcopy(learner.model), Watch(learner.model)
+    with walk(train, learner, options) as slab:
+        walked, begin, _ = one_of_a_stretch(slab, model, learner.walking, options, None, ("x",), (0, 0))
+        errors = drawn_errors(model, slab, walked, begin)
+        learner.update(0.05, 0, watch)
+    assert learner.state()["replay"]["arrays"]["x"].tolist() == walked.arrays["x"][-1:].tolist()
+    assert (walked.weight != 1).all()
+    losses = [w * error for w, each in zip(walked.weight, errors, strict=True) for error in each]
+    assert float(learner.losses) == pytest.approx(np.mean(losses + 3 * errors[-1]), rel=1e-5)
 
 
 KINDS: dict[str, dict[str, Any]] = {
