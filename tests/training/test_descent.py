@@ -69,6 +69,7 @@ class Training:
     def __init__(self, folder: Path, train: Trajectories) -> None:
         self.folder, self.evaluated = folder, []
         self.errors: dict[int, float] = {}  # at evaluations; else the square of the updates that are left to 100
+        self.losses: dict[int, float] = {}  # of classes, there; else by how many are right
         self.course = Course(
             stage="train-memory",
             run=folder,
@@ -92,7 +93,8 @@ class Training:
             update = int(learner.kept.w)
             self.evaluated.append(update)
             error = np.array([self.errors.get(update, float((100 - update) ** 2))])
-            return Predictions(np.zeros(1), np.zeros(1), np.zeros(1), np.ones(1), error, -np.log(error), spec)
+            nll = np.array([self.losses[update]]) if self.losses else -np.log(error)
+            return Predictions(np.zeros(1), np.zeros(1), np.zeros(1), np.ones(1), error, nll, spec)
 
         spec: TaskSpec = changes.pop("spec", SPEC)
         course = dataclasses.replace(self.course, **{"evaluate": evaluate, **changes})
@@ -168,6 +170,14 @@ def test_of_classes_the_highest_accuracy_is_the_best(training):
     assert (found["best_accuracy"], found["accuracy"]) == (0.75, 0.5)
 
 
+@pytest.mark.parametrize(("by_loss", "best"), [(False, 4), (True, 6)])
+def test_of_classes_the_least_loss_is_the_best_where_it_is_to_be(training, by_loss, best):
+    classes = dataclasses.replace(SPEC, target_kind="classes", classes={"y": 2})
+    training.errors, training.losses = {2: 0.25, 4: 0.75, 6: 0.5}, {2: 0.7, 4: 0.8, 6: 0.6}
+    training(Counting(), spec=classes, updates=6, evaluate_every=2, by_loss=by_loss)
+    assert (training.weight("best"), training.weight("last")) == (best, 6)
+
+
 def test_training_ends_at_the_first_evaluation_that_reached_the_goal(training):
     """92 would do from update 8 on: it is looked at after 9."""
     found = training(Counting(), updates=20, reached=lambda result: result["rmse"] <= 92)
@@ -195,6 +205,7 @@ def test_a_signal_before_the_first_update_leaves_all_updates_to_the_next_attempt
     assert (found, first.seen, training.checkpoints()) == ({"updates": 0, "stopped": True}, [], [0])
     second = Counting()
     assert training(second)["updates"] == len(second.seen) == 8
+    assert second.resumed is False, "it begins: what begins with it is still to be made"
 
 
 def test_what_is_reached_while_a_signal_came_is_complete(training):
