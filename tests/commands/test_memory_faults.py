@@ -154,6 +154,20 @@ def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
     memup("evaluate", "memory", "--run", "run")
 
 
+@pytest.mark.parametrize("which", ["best", "last"])
+def test_weights_that_are_damaged_or_gone_are_not_up_to_date_and_not_repaired(memup, maze, which):
+    train = ["train-memory", "--run", "run", "--updates", 5]
+    memup(*train)
+    path, again = maze / f"memory/{which}.safetensors", "memup train-memory --updates 5 --run run --restart"
+    path.write_bytes(path.read_bytes()[:-4] + b"....")
+    for harm in (lambda: None, path.unlink):
+        harm()
+        assert again in memup(*train, code=65).err
+        assert again in memup("verify", "--run", "run", "--repair", code=65).out
+    memup(*train, "--restart")
+    assert "up to date" in memup(*train).out
+
+
 def test_a_killed_stage_is_not_called_running_and_its_hint_does_not_discard_it(memup, maze):
     process = memup.held(*TRAIN, "--restart", at="run/memory/checkpoint-000000030-*.pt")
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "running"
