@@ -1,9 +1,13 @@
 """The exit code of each kind of error, which users' scripts go by."""
 
+import subprocess
+import sys
+
 import pytest
 
 from memup_cli import errors
 from stores import errors as store_errors
+from tests.processes import environment
 
 CODES = {
     errors.UsageProblem: 2,
@@ -26,3 +30,19 @@ CODES = {
 @pytest.mark.parametrize(("kind", "code"), CODES.items(), ids=lambda value: getattr(value, "__name__", value))
 def test_every_error_has_its_exit_code(kind, code):
     assert errors.exit_code(kind("what, where, what to do")) == code
+
+
+BUGGY = """
+import sys
+from memup_cli.app import app, main
+app.command("buggy")(lambda: 1 // 0)
+sys.argv = ["memup", "buggy"]
+main()
+"""
+
+
+def test_a_bug_is_exit_1_with_what_to_report():
+    done = subprocess.run([sys.executable, "-c", BUGGY], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "this is a bug in memup: ZeroDivisionError" in done.stderr
