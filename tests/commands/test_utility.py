@@ -74,7 +74,8 @@ def test_both_selections_train_from_the_probes_scores(memup, noisy):
 @pytest.mark.parametrize(("select", "detector"), [("surprise", "quantile"), ("utility", "probe")])
 def test_surprise_is_drawn_with_a_temperature_in_units_of_its_spread(probed, select, detector):
     """Also on the visits on which a selection by utility explores: here, on all."""
-    manifest, options = open_run(probed), TrainMemoryOptions(select=select, explore=1, temperature=0.3)
+    explore = float(select == "utility")
+    manifest, options = open_run(probed), TrainMemoryOptions(select=select, explore=explore, temperature=0.3)
     shard = split_of(manifest, "train").shards[0]
     visits = [Visit(number, shard, 0, 0) for number in range(2000)]
     choose = stored_choice(manifest, spec_of(manifest), options, detector, 0)
