@@ -118,8 +118,10 @@ def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:
         return now, {"select": "surprise", "context": "point", "near": True}
     if facts.alike < ALIKE:
         return ()
+    # Or each is about what came since the one before: then the next one is enough, and what is older can go.
+    next_one = {"context": "point", "near": True, "targets": 1, "horizon": round(1 / max(facts.events, 1), 3)}
     return (
         {"context": "window", "near": False},
         {"context": "totals", "near": False},
-        {"context": "point", "near": True},
+        {**next_one, "predictor": "mlp", "hidden": 64, "lr": 1e-3},
     )

@@ -45,8 +45,9 @@ def test_several_surprises_are_targets_at_once_and_need_room():
 def test_surprises_that_look_alike_race_for_what_tells_them_apart():
     alike = settle(replace(ONE, events=10.0, alike=0.9), {})
     assert [rival["context"] for rival in alike.rivals] == ["window", "totals", "point"]
-    assert alike.undecided({"context": "totals", "near": False}) == ()
+    assert [alike.rivals[2][name] for name in ("near", "targets", "horizon")] == [True, 1, 0.1]
     assert [rival["near"] for rival in alike.undecided({"context": "point"})] == [False, True]
+    assert [rival["context"] for rival in alike.undecided({"near": False})] == ["window", "totals", "point"]
 
 
 def test_where_no_step_stands_out_the_current_one_races_with_near_and_far_ones():
