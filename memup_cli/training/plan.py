@@ -116,12 +116,10 @@ def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:
     if flat:
         now = {"select": "current", "context": "point", "near": False, "replay": 0.0, "rollout_sampling": "all"}
         return now, {"select": "surprise", "context": "point", "near": True}
+    rates: list[dict[str, Any]] = [{"lr": 1e-2}, {"lr": 3e-3}]
     if facts.alike < ALIKE:
-        return ()
+        return tuple(rates) if round(facts.events) > 1 else ()
     # Or each is about what came since the one before: then the next one is enough, and what is older can go.
     next_one = {"context": "point", "near": True, "targets": 1, "horizon": round(1 / max(facts.events, 1), 3)}
-    return (
-        {"context": "window", "near": False},
-        {"context": "totals", "near": False},
-        {**next_one, "predictor": "mlp", "hidden": 64, "lr": 1e-3},
-    )
+    known = ({"context": kind, "near": False, **rate} for kind in ("window", "totals") for rate in rates)
+    return *known, {**next_one, "predictor": "mlp", "hidden": 64, "lr": 1e-3}

@@ -20,15 +20,15 @@ from .memory_course import begin, course_of
 from .memory_job import MemoryJob, changed_by, inputs_of
 from .world import ALONE
 
-SHARE = 40  # of the updates: what each rival has in the first round
-LEAST = 50  # updates that say anything; with fewer there is no race
+SHARE = 60  # of the updates: what each rival has in the first round
+LEAST = 25  # updates that say anything; with fewer there is no race
 NAME = "race.json"  # in the folder of the memory
 
 
 def race(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> int | None:
     """The number of the rival with the least error on the validation episodes; None if stopped before.
 
-    All rounds together are an eighth of the training that is planned, at most.
+    All rounds together are a fifth of the training that is planned, at most.
     """
     length = job.options.updates // SHARE
     if length < LEAST:

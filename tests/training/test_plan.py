@@ -24,6 +24,7 @@ def test_one_surprise_in_a_long_episode():
     assert plan["spread"] == "learned"
     assert "lr" not in plan
     assert settle(ONE, {}).rivals == ()
+    assert settle(replace(ONE, events=3.0), {}).rivals == ({"lr": 1e-2}, {"lr": 3e-3})
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,9 @@ def test_several_surprises_are_targets_at_once_and_need_room():
 
 def test_surprises_that_look_alike_race_for_what_tells_them_apart():
     alike = settle(replace(ONE, events=10.0, alike=0.9), {})
-    assert [rival["context"] for rival in alike.rivals] == ["window", "totals", "point"]
-    assert [alike.rivals[2][name] for name in ("near", "targets", "horizon")] == [True, 1, 0.1]
+    assert [(r["context"], r["lr"]) for r in alike.rivals[:4:3]] == [("window", 1e-2), ("totals", 3e-3)]
+    assert [alike.rivals[4][name] for name in ("context", "near", "targets", "horizon")] == ["point", True, 1, 0.1]
+    alike = replace(alike, rivals=tuple({n: v for n, v in r.items() if n != "lr"} for r in alike.rivals[::2]))
     assert [rival["near"] for rival in alike.undecided({"context": "point"})] == [False, True]
     assert [rival["context"] for rival in alike.undecided({"near": False})] == ["window", "totals", "point"]
 
@@ -84,7 +86,7 @@ def test_what_is_given_comes_first_and_counts_for_the_rest():
 def test_a_decided_plan_is_what_was_recorded():
     plan = settle(replace(ONE, events=10.0, alike=1.0), {})
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    decided = plan.decided(plan.rivals[1], "won")
+    decided = plan.decided(plan.rivals[2], "won")
     assert decided.undecided({}) == ()
     assert decided.options({}).context == "totals"
 
@@ -98,7 +100,7 @@ def scored(tmp_path_factory):
 
 
 TRAIN = ["train-memory", "--run", "run", "--updates", 2000, "--batch", 4, "--hidden", 8, "--predictor-hidden", 8]
-TRAIN += ["--evaluate-episodes", 5, "--targets", 2, "--rollout", 2]
+TRAIN += ["--evaluate-episodes", 5, "--targets", 2, "--rollout", 2, "--lr", 0.003]
 
 
 def recorded(memup: Memup) -> dict:
