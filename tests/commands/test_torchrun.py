@@ -55,11 +55,14 @@ def gradients(run: Path) -> list[torch.Tensor]:
     return [10 * state[key]["exp_avg"] for key in sorted(state)]
 
 
+WALKING = ("--replay", 0, "--rollout-sampling", "all")  # what each process would keep for itself
+
+
 @pytest.mark.parametrize("rollout", [1, 10])
 def test_gradients_are_those_of_a_single_process(memup, rollout):
     run = prepare(memup, "tmaze", "--length", 50, "--episodes", 60, "--test-episodes", 10)
     train = ["train-memory", "--updates", 1, "--checkpoint-every", 1, "--batch", 16, "--rollout", rollout]
-    train += ["--clip", 1e9, "--random-points", 4, "--run", "run", "--restart"]
+    train += ["--clip", 1e9, "--random-points", 4, "--run", "run", "--restart", *WALKING]
     memup(*train)
     alone = gradients(run)
     for processes in (2, 3):  # 16 slots are not a multiple of 3
@@ -86,7 +89,7 @@ def test_two_processes_come_as_far_as_one(memup):
 
 
 RECIPES = {
-    "stored scores": ("tmaze", ["--length", 60], []),
+    "stored scores": ("tmaze", ["--length", 60], WALKING),
     "replay": ("copy", ["--length", 30], ["--replay", 0.5, "--replay-size", 64]),
     "online scores, carried context": (
         "scattered-copy", ["--length", 30], ["--scores", "online", "--context", "carried"],
@@ -111,7 +114,7 @@ def test_another_number_of_processes_goes_on(memup, which):
         assert done == 0 or f"resuming at update {done:,}" in err
         found = newest(run)
         assert found["update"] > done
-        walkers = 8 if which == "stored scores" else 4  # the recipes of copy replay half of the batch
+        walkers = 8 if which == "stored scores" else 4  # of the others, half of the batch is replayed
         assert all(len(part) == walkers for part in found["learner"]["state"])
         done = found["update"]
     assert memup("status", "--run", "run", "--json").json["stages"]["train-memory"]["status"] == "interrupted"
@@ -120,7 +123,7 @@ def test_another_number_of_processes_goes_on(memup, which):
 def test_more_updates_follow_the_same_course_in_all_processes(memup):
     run = prepare(memup, "tmaze", "--length", 20, "--episodes", 60, "--test-episodes", 10)
     shutil.copytree(run, memup.folder / "alone")
-    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--lr", 0.01, "--lr-end", 1e-6]
+    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--lr", 0.01, "--lr-end", 1e-6, *WALKING]
     for updates in (6, 12):
         code, _, err = torchrun(memup, 2, *train, "--run", "run", "--updates", updates)
         assert code == 0, err
