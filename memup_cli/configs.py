@@ -121,7 +121,7 @@ class TrainMemoryOptions(BaseModel):
             "rollout_sampling",
             "stretch",
         }
-        | {"replay", "hidden", "novelty_gates", "context", "predictor", "spread", "updates", "lr", "average"}
+        | {"replay", "starts", "hidden", "novelty_gates", "context", "predictor", "spread", "updates", "lr", "average"}
     )
 
     preset: Literal["fast", "paper"] = Field(

@@ -15,10 +15,12 @@ from ..tasks.spec import TaskSpec
 from .evaluation import Reader, episode_targets
 from .importance import recorded_scale, separates
 from .moments import moments_of, rarest
+from .rarity import Rarity
 from .stages import split_of
 
 EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least
 RARE = 10.0  # kurtosis: about that of what comes in one of as many steps
+FIRST, OFTEN = 20, 0.3  # steps that an episode begins with, and how rare they are on average, if that counts
 MANY = 64  # surprising steps of an episode that are compared with each other
 
 
@@ -32,6 +34,7 @@ class Facts:
     events: float  # steps of an episode that stand out
     alike: float  # share of them that look like another one of their episode, which came out otherwise
     rare: bool  # some inputs are far from the usual ones
+    begins: bool  # many of them at the start of an episode
     numbers: bool  # are predicted, not classes
     images: bool  # are what the memory reads
 
@@ -50,10 +53,29 @@ def facts_of(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) ->
         separates=told,
         events=float(np.mean([count for count, _ in found])) if found else 0.0,
         alike=float(np.mean(alike)) if alike else 0.0,
-        rare=rarest(moments_of(manifest, spec)) >= RARE,
+        rare=(rare := rarest(moments_of(manifest, spec)) >= RARE),
+        begins=rare and _begins(manifest, spec),
         numbers=spec.target_kind != "classes",
         images=bool(FieldEncoder(spec, spec.memory_input).images),
     )
+
+
+def _begins(manifest: Manifest, spec: TaskSpec) -> bool:
+    """Whether the first steps of validation episodes are much rarer than those in the middle."""
+    rarity = Rarity(split_of(manifest, "train"), spec, FIRST)
+    names = [field.name for field in spec.fields if field.name in spec.memory_input]
+    chances: list[list[float]] = []  # of each episode: of its first steps, and of some in the middle
+
+    def chance(shard: Shard, start: int) -> float:
+        return float(rarity.chance({n: shard.read_steps(n, start, start + FIRST)[None] for n in names})[0])
+
+    for shard, group in split_of(manifest, "validation").groups():
+        for row in shard.rows(group)[: EPISODES - len(chances)]:
+            if row[LENGTH] >= 3 * FIRST:
+                start = int(row[START])
+                chances.append([chance(shard, start), chance(shard, start + int(row[LENGTH]) // 2)])
+    first, middle = np.mean(chances, axis=0) if chances else (0.0, 0.0)
+    return bool(rarity.tells and first >= OFTEN and first >= 2 * middle)
 
 
 def target_moments(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) -> tuple[float, float]:

@@ -98,16 +98,18 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
             draft("some inputs are rare", novelty_gates=True)
         if given.get("select") != "current":
             draft("some inputs are rare", replay=0.5)
-            _walk(draft, length)
+            _walk(draft, facts, length)
     return Plan(tuple(draft.choices), _rivals(facts, flat) if given.get("context") != "carried" else ())
 
 
-def _walk(draft: _Draft, length: int) -> None:
+def _walk(draft: _Draft, facts: Facts, length: int) -> None:
     """Long episodes: most of their steps are walked through, and few of them trained."""
     rollout = draft.value("rollout")
     steps = max(min(length // PASSES, WALK), length // WALKS)
     if steps >= PASSES * rollout and draft.given.get("context") != "carried":
         draft(f"of {length:,} steps few are worth an update", rollout_sampling="priority", stretch=steps // rollout)
+        if facts.begins:
+            draft("what is rare comes at the start", starts=0.25)
 
 
 def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:

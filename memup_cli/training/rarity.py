@@ -37,9 +37,14 @@ class Rarity:
             highest = max(highest, float(whole.max(initial=0)), float(excess[:rollout].mean()))
         self._highest = highest
 
+    @property
+    def tells(self) -> bool:
+        """Whether any rollout is rarer than others."""
+        return self._highest > 0
+
     def chance(self, arrays: dict[str, np.ndarray]) -> np.ndarray:
         """Of being kept, for rollouts (B, r, *row): (B,), up to 1 for the rarest."""
-        if not self._highest:
+        if not self.tells:
             return np.ones(len(next(iter(arrays.values()))))
         return np.clip(self._steps(arrays).mean(-1) / self._highest, LEAST, 1)
 

@@ -10,7 +10,19 @@ from memup_cli.training.facts import Facts
 from memup_cli.training.plan import Plan, settle
 from tests.cli import Memup
 
-ONE = Facts(1000, 1000, 1010, scored=True, separates=True, events=1.0, alike=0.0, rare=True, numbers=True, images=False)
+ONE = Facts(
+    1000,
+    1000,
+    1010,
+    scored=True,
+    separates=True,
+    events=1.0,
+    alike=0.0,
+    rare=True,
+    begins=False,
+    numbers=True,
+    images=False,
+)
 
 
 def values(facts: Facts, **given) -> dict:
@@ -22,6 +34,8 @@ def test_one_surprise_in_a_long_episode():
     assert (plan["targets"], plan["rollout"], plan["replay"], plan["novelty_gates"]) == (1, 20, 0.5, True)
     assert (plan["rollout_sampling"], plan["stretch"]) == ("priority", 10), "a walk of a fifth of an episode"
     assert plan["spread"] == "learned"
+    assert "starts" not in plan
+    assert values(replace(ONE, begins=True))["starts"] == 0.25
     assert "lr" not in plan
     assert settle(ONE, {}).rivals == ()
     assert settle(replace(ONE, events=3.0), {}).rivals == ({"lr": 1e-2}, {"lr": 3e-3})
