@@ -14,7 +14,7 @@ from .extending import earlier_parts
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 from .memoryless import Comparison, train_without
-from .race import decided, forget, race
+from .race import decided, described, forget, race
 from .stages import (
     conclude,
     continue_command,
@@ -72,6 +72,9 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
         made: dict[str, Any] = {"outputs": {}, "weights": {}}
         made |= {"inputs": inputs_of(job), "progress": progress, "earlier": job.earlier}
         note("running", config=job.config, plan=job.plan.to_json(), **made)
+        if job.plan.choices and not checkpoint.exists(job.folder):
+            settled = " ".join(described({choice.option: choice.value}) for choice in job.plan.choices)
+            console.note(f"planned, for reasons that --dry-run tells: {settled}", job.quiet)
         try:
             raced = _raced(job, world, stop, still_ours)
             if raced is not None and raced is not job:
