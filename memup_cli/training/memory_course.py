@@ -31,7 +31,7 @@ def begin(job: MemoryJob, world: World) -> tuple[MemoryModel, MemoryLearner]:
     model = build_model(spec, job.config, int(train.lengths.max())).to(job.device)
     if job.standardised:
         numbers = target_moments(job.manifest, spec, job.detector, job.gamma)
-        model.standardise(world.from_first(lambda: moments_of(job.manifest, spec)), numbers)
+        model.standardise(world.from_first(lambda: moments_of(job.manifest, spec, keep=True)), numbers)
     if job.initial is not None:
         model.load_state_dict(job.initial.state_dict())
     return model, MemoryLearner(model, options, spec, train, job.seed, online=job.online, world=world)

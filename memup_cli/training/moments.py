@@ -61,8 +61,11 @@ class Sums:
         return {"mean": (mean + origin).tolist(), "sd": np.sqrt(variance).tolist(), "kurtosis": kurtosis.tolist()}
 
 
-def moments_of(manifest: Manifest, spec: TaskSpec) -> Moments:
-    """Those of a run's training episodes; found once, and kept until there are others."""
+_measured: dict[str, Moments] = {}  # by a plan, to be kept when the training begins
+
+
+def moments_of(manifest: Manifest, spec: TaskSpec, keep: bool = False) -> Moments:
+    """Those of a run's training episodes; found once, and with `keep` kept in the run until there are others."""
     path = manifest.run / NAME
     made_from = {"inputs": digests(manifest, "train"), "episodes": len(split_of(manifest, "train"))}
     with contextlib.suppress(StoreError):  # missing or damaged: found again
@@ -71,10 +74,13 @@ def moments_of(manifest: Manifest, spec: TaskSpec) -> Moments:
         if whole and kept.get("made_from") == made_from:
             found: Moments = kept["moments"]
             return found
-    found = measure(split_of(manifest, "train"), spec)
-    kept = {"made_from": made_from, "moments": found}
-    write_durably(path, to_json({**kept, "checksum": json_checksum(kept)}))
-    return found
+    key = json_checksum(made_from)
+    if key not in _measured:
+        _measured[key] = measure(split_of(manifest, "train"), spec)
+    kept = {"made_from": made_from, "moments": _measured[key]}
+    if keep:
+        write_durably(path, to_json({**kept, "checksum": json_checksum(kept)}))
+    return _measured[key]
 
 
 def measure(train: Trajectories, spec: TaskSpec) -> Moments:

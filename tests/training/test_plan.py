@@ -8,7 +8,7 @@ import pytest
 
 from memup_cli.training.facts import Facts
 from memup_cli.training.plan import Plan, settle
-from tests.cli import Memup
+from tests.cli import Memup, files_of
 
 ONE = Facts(
     1000,
@@ -148,4 +148,4 @@ def test_a_dry_run_tells_each_choice_with_its_reason(memup, scored):
     assert "--rollout 5 " in told
     assert "episodes have 30 steps in the median" in told
     assert "--context totals --no-near" in told
-    assert not (memup.folder / "run/memory").exists()
+    assert files_of(memup.folder / "run") == files_of(scored), "nothing was written"
