@@ -1,5 +1,6 @@
 """memup train-memory: stream rollouts and future targets from disk, train memory and predictor."""
 
+import json
 from typing import Any
 
 from .. import console
@@ -12,7 +13,7 @@ It can be stopped at any time; the same command again continues from the last ch
 With more --updates, also a finished training goes on from its end.
 
 What is not given is planned by what the scored episodes look like, before the defaults below; --dry-run shows each
-choice with its reason. Where the data do not tell, short trainings race first.
+choice with its reason, as a file that --config takes. Where the data do not tell, short trainings race first.
 
 Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
@@ -30,24 +31,30 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
         more = not job.restart and is_extension(job.manifest, "train-memory", job.config, "updates")
         text = (
             f"Would {'extend the training of' if more else 'train'} the memory of {job.manifest.run} "
-            f"{'to' if more else 'for'} {job.options.updates:,} updates. Nothing was written.\n{_planned(job)}"
+            f"{'to' if more else 'for'} {job.options.updates:,} updates. Nothing was written."
         )
         if is_done(job):
             text = f"{job.manifest.run}: up to date. Nothing was written."
-        console.result(data, stage.json_, lambda: text)
+        console.result(data, stage.json_, lambda: f"# {text}\n{_planned(job, options)}")
         return
     summary = train_memory(job)
     console.result(summary, stage.json_, lambda: _text(summary))
 
 
-def _planned(job: Any) -> str:
-    """What is not given, and why it is what it is."""
+def _planned(job: Any, given: TrainMemoryOptions) -> str:
+    """A file for --config: what is given, and what is planned with its reason."""
+    from ..training.idle import idle
     from ..training.race import described
 
-    lines = ["The plan, for what is not given:"]
-    lines += [f"  {described({c.option: c.value}):<32} {c.why}" for c in job.plan.choices]
-    lines += [f"  {described(rival):<32} or another of {len(job.rivals)}: a race decides" for rival in job.rivals]
-    return "\n".join(lines)
+    chosen = [(name, getattr(given, name), "given") for name in sorted(given.model_fields_set)]
+    useless = idle(job.options, job.spec)
+    chosen += [(c.option, c.value, c.why) for c in job.plan.choices if c.option not in useless]
+    lines = [f"{name.replace('_', '-')} = {json.dumps(value)}" for name, value, _ in chosen]
+    width = max(map(len, lines), default=0)
+    lines = [f"{line:<{width}}  # {why}" for line, (_, _, why) in zip(lines, chosen, strict=True)]
+    rivals = [f"#   {described(rival)}" for rival in job.rivals]
+    race = ["# Not decided yet: short trainings race on validation episodes, with one of these each:"] if rivals else []
+    return "\n".join(["[train-memory]", *lines, *race, *rivals])
 
 
 def _text(summary: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """What a training is planned to do, and the races that decide what the data do not tell."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -142,10 +143,53 @@ def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored)
     assert "up to date" in memup(*TRAIN).out
 
 
-def test_a_dry_run_tells_each_choice_with_its_reason(memup, scored):
+def test_a_dry_run_is_a_file_that_plans_the_same_again(memup, scored):
+    """Each choice with its reason; what a race would decide is told, and not in the file."""
     shutil.copytree(scored, memup.folder / "run")
-    told = memup("train-memory", "--run", "run", "--dry-run").out
-    assert "--rollout 5 " in told
-    assert "episodes have 30 steps in the median" in told
-    assert "--context totals --no-near" in told
+    dry = ["train-memory", "--run", "run", "--dry-run"]
+    told = memup(*dry, "--hidden", 32).out
+    assert re.search(r"^rollout = 5 +# episodes have 30 steps in the median$", told, re.M)
+    assert re.search(r"^hidden = 32 +# given$", told, re.M)
+    assert "#   --context totals --no-near" in told
+    (memup.folder / "plan.toml").write_text(told)
+    again = [*dry, "--config", "plan.toml", "--json"]
+    assert json.loads(memup(*again).out)["config"] == json.loads(memup(*dry, "--hidden", 32, "--json").out)["config"]
+    assert "--hidden 9" not in told
+    assert json.loads(memup(*again, "--hidden", 9).out)["config"]["hidden"] == 9, "what is given comes before the file"
     assert files_of(memup.folder / "run") == files_of(scored), "nothing was written"
+
+
+def test_what_was_planned_and_raced_for_can_be_used_again(memup, scored):
+    shutil.copytree(scored, memup.folder / "run")
+    memup(*TRAIN)
+    expected = recorded(memup)["config"]
+    plan = memup(*TRAIN, "--dry-run").out
+    assert "up to date" in plan
+    assert "#   --" not in plan, "it is decided"
+    (memup.folder / "plan.toml").write_text(plan)
+    shutil.copytree(scored, memup.folder / "other")
+    again = memup("train-memory", "--run", "other", "--config", "plan.toml", "--dry-run", "--json").out
+    assert json.loads(again)["config"] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "because"),
+    [
+        (["--stretch", 5], "--stretch", "every rollout is trained"),
+        (["--cell", "none", "--hidden", 32], "--hidden", "--cell none has no state"),
+        (["--select", "current", "--targets", 3], "--targets", "--select current"),
+        (["--select", "uniform", "--temperature", 0.1], "--temperature", "--select uniform"),
+        (["--context", "point", "--window", 5], "--window", "--context point"),
+        (["--replay", 0, "--replay-size", 5], "--replay-size", "--replay 0"),
+        (["--dropout", 0.1], "--dropout", "there is one"),
+        (["--gamma", 0.5], "--gamma", "no returns"),
+    ],
+)
+def test_options_without_effect_are_refused(memup, scored, given, option, because):
+    failed = memup("train-memory", "--run", scored, "--dry-run", *given, code=2).err
+    assert f"{option} has no effect here: " in failed
+    assert because in failed
+
+
+def test_options_that_only_one_of_the_rivals_takes_are_accepted(memup, scored):
+    memup("train-memory", "--run", scored, "--dry-run", "--window", 5)
