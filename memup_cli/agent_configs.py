@@ -14,7 +14,7 @@ class TrainAgentOptions(BaseModel):
     """What `memup train-agent` takes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    planned: ClassVar[frozenset[str]] = frozenset({"outlook"})
+    planned: ClassVar[frozenset[str]] = frozenset({"outlook", "envs"})
 
     agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = Field(
         "ppo",
@@ -30,7 +30,9 @@ class TrainAgentOptions(BaseModel):
     until_success: float | None = Field(
         None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
     )
-    envs: int = Field(64, ge=1, le=16_384, description="Environments played side by side.")
+    envs: int = Field(
+        64, ge=1, le=16_384, description="Environments played side by side: 64, or fewer if episodes are long."
+    )
     iteration_steps: int = Field(
         8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
     )

@@ -103,6 +103,7 @@ class ScoreOptions(BaseModel):
 # Where the help shows an option.
 POINTS: dict[str, Any] = {"panel": "Rollouts and prediction points"}
 NETWORK: dict[str, Any] = {"panel": "The networks"}
+NO_OPTION: dict[str, Any] = {"no option": True}  # only a task's hints, and tests, set it
 
 
 class TrainMemoryOptions(BaseModel):
@@ -164,13 +165,13 @@ class TrainMemoryOptions(BaseModel):
     reach: float | None = Field(
         None,
         gt=0,
-        description="Prefer near targets: their chance falls by e in so many steps (default: distance does not count). "
-        "For outcomes that cannot be known until shortly before.",
+        description="Prefer near targets: their chance falls by e in so many steps.",
+        json_schema_extra=NO_OPTION,
     )
     near: bool = Field(
         False,
-        description="Targets near and far alike: each visit to an episode has a --reach of its own, drawn from one "
-        "step to the whole episode.",
+        description="Targets near and far alike: each visit to an episode has a reach of its own, drawn from one step "
+        "to the whole episode; the chance of a target falls by e in so many steps.",
         json_schema_extra={"both": True},
     )
     scores: Literal["stored", "online"] = Field(
@@ -205,8 +206,8 @@ class TrainMemoryOptions(BaseModel):
     input_scale: float | None = Field(
         None,
         gt=0,
-        description="Spread of the memory's input weights; 1 suits one-hot inputs (default: small).",
-        json_schema_extra=NETWORK,
+        description="Spread of the memory's input weights (default: small).",
+        json_schema_extra=NO_OPTION,
     )
     novelty_gates: bool = Field(
         False,
@@ -233,8 +234,8 @@ class TrainMemoryOptions(BaseModel):
     context_scale: float | None = Field(
         None,
         gt=0,
-        description="As --input-scale, of the context encoder; small enough to count without saturating.",
-        json_schema_extra=NETWORK,
+        description="As input_scale, of the context encoder.",
+        json_schema_extra=NO_OPTION,
     )
     predictor: Literal["mlp", "gated"] = Field(
         "mlp",
@@ -254,7 +255,9 @@ class TrainMemoryOptions(BaseModel):
     replay: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that repeats rollouts with rare inputs; the rest walk."
     )
-    replay_size: int = Field(2048, ge=1, le=10**7, description="Rollouts kept to be repeated.")
+    replay_size: int = Field(
+        2048, ge=1, le=10**7, description="Rollouts kept to be repeated.", json_schema_extra=NO_OPTION
+    )
     starts: float = Field(
         0.0, ge=0, le=0.95, description="Share of the batch that reads only the start of an episode, then of the next."
     )
@@ -272,7 +275,9 @@ class TrainMemoryOptions(BaseModel):
     )
     updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
     lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
-    lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")
+    lr_end: float = Field(
+        0.1, gt=0, le=1, description="How far it falls: to this part of it.", json_schema_extra=NO_OPTION
+    )
     clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
     average: float = Field(
         0.0,
@@ -281,7 +286,11 @@ class TrainMemoryOptions(BaseModel):
         description="Evaluate and keep the average of the weights over this share of the updates so far.",
     )
     ema: float = Field(
-        0.99, ge=0, lt=1, description="Decay of the slow average that online scores and carried contexts come from."
+        0.99,
+        ge=0,
+        lt=1,
+        description="Decay of the slow average that online scores and carried contexts come from.",
+        json_schema_extra=NO_OPTION,
     )
     slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
     evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the validation split.")

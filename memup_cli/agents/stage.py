@@ -42,7 +42,8 @@ from .training import AgentTraining, train
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
-FEW = 32  # environments that play very long episodes
+ITERATIONS = 40  # of the steps there are, if they are enough for that with ...
+FEW = 8  # ... this many environments
 PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
 OWN_OPTIONS = {
     "ppo": {"checkpoint", "outlook", "imitate", "prefer", "alternate"} | PPO_OPTIONS,
@@ -146,17 +147,21 @@ def resolve(
 def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, restart: bool) -> dict[str, Any]:
     """What follows from the episodes and from the memory: whom to ask, and how many to play side by side.
 
-    An iteration is of whole episodes. Where those of 64 environments are more than all the steps, fewer play, once:
-    who asks the predictor of a good memory is right from the start, and learning from chance would take many.
-    What was begun goes on with or without an outlook, as it was.
+    An iteration is of whole episodes: the longer these are, the fewer environments leave time for many iterations.
+    Where even few play more than all the steps, they play once: who asks the predictor of a good memory is right from
+    the start, and learning from chance would take many. What was begun goes on as it was.
     """
     begun = {} if restart else manifest.stages.get(f"train-agent/{options.agent}", {}).get("config", {})
     found: dict[str, Any] = {}
     if begun.get("outlook", _has_good_outlook(manifest, spec, options)):
         found["outlook"] = True
     length = int(np.median(split_of(manifest, "train").lengths))
-    if options.envs * length > options.steps and found:
-        found |= {"envs": FEW, "steps": max(options.steps, FEW * length)}
+    envs = options.envs
+    if "envs" not in options.model_fields_set:
+        fitting = options.steps // (ITERATIONS * length)
+        envs = found["envs"] = begun.get("envs", min(max(fitting, FEW), options.envs))
+    if envs * length > options.steps and "outlook" in found:
+        found["steps"] = envs * length
     return found
 
 

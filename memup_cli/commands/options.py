@@ -40,7 +40,12 @@ def command_function(
 
     shown: of the options of the first model, those that --help shows; the others are for --help-all. Empty: all.
     """
-    fields = {name: (key, field) for key, model in models.items() for name, field in model.model_fields.items()}
+    fields = {
+        name: (key, field)
+        for key, model in models.items()
+        for name, field in model.model_fields.items()
+        if not _extra(field).get("no option")
+    }
 
     def run(**given: Any) -> None:
         if rank().size > 1 and stage not in SHARED:
@@ -99,21 +104,19 @@ def _option(name: str, field: FieldInfo) -> str:
     return (field.alias or name).replace("_", "-")
 
 
-def _panel(field: FieldInfo) -> str | None:
-    """The box of the help that a field asks for."""
-    extra = field.json_schema_extra
-    return str(extra["panel"]) if isinstance(extra, dict) and "panel" in extra else None
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    """What a field says of itself as an option: the box of the help, and the like."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _parameter(
     name: str, field: FieldInfo, panel: str | None, hidden: bool = False, planned: bool = False
 ) -> inspect.Parameter:
-    flag = _option(name, field)
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and "argument" in extra:
+    flag, extra = _option(name, field), _extra(field)
+    if "argument" in extra:
         argument = typer.Argument(help=field.description, metavar=str(extra["argument"]), show_default=False)
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[field.annotation, argument])
-    both = isinstance(extra, dict) and extra.get("both")  # a plan may switch it on
+    both = extra.get("both")  # a plan may switch it on
     flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
     choices, kind = _choices(field)
     option = typer.Option(
@@ -123,7 +126,7 @@ def _parameter(
         envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
         show_envvar=False,
         show_default=False,
-        rich_help_panel=panel or _panel(field),
+        rich_help_panel=panel or extra.get("panel"),
         hidden=hidden,
     )
     annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]

@@ -126,9 +126,8 @@ def _separation_text(summary: dict[str, Any]) -> str:
 
 
 def _next(summary: dict[str, Any], run: str) -> str:
-    select = " --select utility" if "probe" in summary and summary["probe"]["tells"] else ""
     if summary["separates"]:
-        return f"Next: memup train-memory{select} --run {run}"
+        return f"Next: memup train-memory --run {run}"
     tried = ", ".join(f"{row['gamma']:g}" for row in summary.get("gammas", [])) or f"{summary['gamma']:g}"
     if not summary["uncertain"]:
         return (
@@ -138,7 +137,7 @@ def _next(summary: dict[str, Any], run: str) -> str:
         )
     return (
         f"Tried: gamma {tried}. No step stands out: each is about as uncertain as any other, and targets are drawn "
-        f"from all of them. If that is so in your task, go on: memup train-memory{select} --run {run}. If only some "
+        f"from all of them. If that is so in your task, go on: memup train-memory --run {run}. If only some "
         "steps should be uncertain, try another --gamma, a longer --window or more --updates (with --restart), or more "
         f"episodes: memup collect --run {run} --episodes N."
     )
@@ -156,10 +155,10 @@ def _probe_text(found: dict[str, Any]) -> str:
     if found["tells"]:
         return (
             f"Probe: inputs of the past explain {found['explained']:.0%} of what is uncertain of the events that gain "
-            "most from them; --select utility prefers those to what only looks surprising."
+            "most from them; train-memory will prefer those to what only looks surprising (--select utility)."
         )
     return (
         f"Probe: without their order, inputs of the past explain only {max(found['explained'], 0):.0%} of what is "
-        "uncertain at best. That is too little to tell what memory is useful for: --select utility will select by "
-        "surprise here. Either the order matters, or there are too few episodes or --updates to learn it from."
+        "uncertain at best. That is too little to tell what memory is useful for: train-memory will select by "
+        "surprise. Either the order matters, or there are too few episodes or --updates to learn it from."
     )

@@ -44,9 +44,14 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
             f"{manifest.run} has scores of the {stored[-1]} detector, not of the {wanted}; run `{command} --restart` "
             "first"
         )
-    if utility and not entry["metrics"]["probe"]["tells"]:
+    if utility and not probe_tells(manifest):
         return stored[0]
     return wanted or stored[0]
+
+
+def probe_tells(manifest: Manifest) -> bool:
+    """Whether a probe was trained, and found what the past explains."""
+    return bool(manifest.stages.get("score", {}).get("metrics", {}).get("probe", {}).get("tells"))
 
 
 def stored_choice(

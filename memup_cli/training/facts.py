@@ -12,6 +12,7 @@ from stores.scores import ScoreReader, score_path
 
 from ..models.encoders import FieldEncoder
 from ..tasks.spec import TaskSpec
+from .choosing import probe_tells
 from .evaluation import Reader, episode_targets
 from .importance import recorded_scale, separates
 from .moments import moments_of, rarest
@@ -31,6 +32,7 @@ class Facts:
     longest: int
     scored: bool  # there are stored scores to go by
     separates: bool  # by them, some steps are more uncertain than others
+    useful: bool  # a probe found which of those the past explains
     events: float  # steps of an episode that stand out
     alike: float  # share of them that look like another one of their episode, which came out otherwise
     rare: bool  # some inputs are far from the usual ones
@@ -51,6 +53,7 @@ def facts_of(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) ->
         longest=int(train.lengths.max()),
         scored=bool(detector),
         separates=told,
+        useful=told and probe_tells(manifest),
         events=float(np.mean([count for count, _ in found])) if found else 0.0,
         alike=float(np.mean(alike)) if alike else 0.0,
         rare=(rare := rarest(moments_of(manifest, spec)) >= RARE),

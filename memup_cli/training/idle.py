@@ -8,8 +8,8 @@ from ..tasks.spec import TaskSpec
 
 _OF_THE_STATE = ("hidden", "layers", "embedding", "dropout", "horizon", "replay", "starts", "rollout_sampling")
 _OF_SCORES = ("scores", "detector", "temperature", "explore")
-_OF_TARGETS = ("targets", "random_points", "predict_every", "at_targets", "near", "reach")
-_OF_CONTEXTS = ("window", "context_hidden", "context_scale")
+_OF_TARGETS = ("targets", "random_points", "predict_every", "at_targets", "near")
+_OF_CONTEXTS = ("window", "context_hidden")
 
 
 def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
@@ -19,13 +19,10 @@ def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
         (options.select == "current", _OF_TARGETS + _OF_SCORES, "--select current predicts every step as it is read"),
         (options.select == "uniform", _OF_SCORES, "--select uniform draws from all steps alike"),
         (options.scores == "online", ("detector",), "--scores online are the model's own errors"),
-        (options.near, ("reach",), "--near draws a reach for each visit"),
         (options.context == "point", _OF_CONTEXTS, "--context point is the step alone"),
         (options.context in ("carried", "totals"), ("window",), f"--context {options.context} goes back to the start"),
         (options.layers == 1, ("dropout",), "it lies between two layers, and there is one"),
-        (options.replay == 0, ("replay_size",), "nothing is repeated (--replay 0)"),
         (options.rollout_sampling == "all", ("stretch", "priority"), "every rollout is trained"),
-        (options.scores == "stored" and options.context != "carried", ("ema",), "nothing comes from the slow average"),
         (options.rollout == 1, ("random_points", "predict_every"), "a rollout of one step has one prediction point"),
         (spec.target_kind != "return", ("gamma",), "the targets of this task are no returns"),
     )

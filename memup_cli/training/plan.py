@@ -88,6 +88,8 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
         draft(f"{facts.events:.3g} steps of an episode stand out", targets=count)
         draft("a state that has just read the step is asked, too", at_targets=True)
         draft("what is certain is to be predicted right, too", explore=0.1)
+        if facts.useful and not {"scores", "detector"} & set(given):
+            draft("the probe found what the past explains", select="utility")
     if (draft.value("targets") or 1) > 1:
         draft("what is asked picks out what is remembered", predictor="gated")
         draft("several outcomes are kept apart", hidden=128, lr=3e-3, updates=20_000)

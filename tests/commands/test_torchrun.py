@@ -90,7 +90,7 @@ def test_two_processes_come_as_far_as_one(memup):
 
 RECIPES = {
     "stored scores": ("tmaze", ["--length", 60], WALKING),
-    "replay": ("copy", ["--length", 30], ["--replay", 0.5, "--replay-size", 64]),
+    "replay": ("copy", ["--length", 30], ["--replay", 0.5]),
     "online scores, carried context": (
         "scattered-copy", ["--length", 30], ["--scores", "online", "--context", "carried"],
     ),
@@ -123,7 +123,7 @@ def test_another_number_of_processes_goes_on(memup, which):
 def test_more_updates_follow_the_same_course_in_all_processes(memup):
     run = prepare(memup, "tmaze", "--length", 20, "--episodes", 60, "--test-episodes", 10)
     shutil.copytree(run, memup.folder / "alone")
-    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--lr", 0.01, "--lr-end", 1e-6, *WALKING]
+    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--lr", 0.01, *WALKING]
     for updates in (6, 12):
         code, _, err = torchrun(memup, 2, *train, "--run", "run", "--updates", updates)
         assert code == 0, err

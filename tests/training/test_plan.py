@@ -17,6 +17,7 @@ ONE = Facts(
     1010,
     scored=True,
     separates=True,
+    useful=False,
     events=1.0,
     alike=0.0,
     rare=True,
@@ -40,6 +41,14 @@ def test_one_surprise_in_a_long_episode():
     assert "lr" not in plan
     assert settle(ONE, {}).rivals == ()
     assert settle(replace(ONE, events=3.0), {}).rivals == ({"lr": 1e-2}, {"lr": 3e-3})
+
+
+def test_what_the_past_explains_selects_where_a_probe_found_it():
+    useful = replace(ONE, useful=True)
+    assert values(useful)["select"] == "utility"
+    assert "select" not in values(useful, select="uniform")
+    assert "select" not in values(useful, scores="online")
+    assert "select" not in values(ONE)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +189,6 @@ def test_what_was_planned_and_raced_for_can_be_used_again(memup, scored):
         (["--select", "current", "--targets", 3], "--targets", "--select current"),
         (["--select", "uniform", "--temperature", 0.1], "--temperature", "--select uniform"),
         (["--context", "point", "--window", 5], "--window", "--context point"),
-        (["--replay", 0, "--replay-size", 5], "--replay-size", "--replay 0"),
         (["--dropout", 0.1], "--dropout", "there is one"),
         (["--gamma", 0.5], "--gamma", "no returns"),
     ],
