@@ -85,7 +85,8 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
         draft("no step stands out", targets=NEAR_TARGETS, near=True, predict_every=1)
     elif facts.scored:
         count = min(max(round(facts.events), 1), MOST_TARGETS)
-        draft(f"{facts.events:.3g} steps of an episode stand out", targets=count)
+        few = "one step of an episode stands" if facts.events == 1 else f"{facts.events:.3g} steps of an episode stand"
+        draft(f"{few} out", targets=count)
         draft("a state that has just read the step is asked, too", at_targets=True)
         draft("what is certain is to be predicted right, too", explore=0.1)
         if facts.useful and not {"scores", "detector"} & set(given):
