@@ -126,7 +126,8 @@ class TrainMemoryOptions(BaseModel):
     )
 
     preset: Literal["fast", "paper"] = Field(
-        "fast", description="What is not given: planned by what the data look like, or the sizes of the paper."
+        "fast",
+        description="What is not given: planned by what the data look like, or as in the paper, with inputs as they are.",
     )
     rollout: int = Field(
         20, ge=1, le=1_000_000, description="Steps r that gradients flow through.", json_schema_extra=POINTS

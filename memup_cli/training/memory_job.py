@@ -151,8 +151,9 @@ def _planned(
     if begun:  # by a version without plans
         known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields and n != "detector"}
         return Plan(tuple(Choice(name, value, "as it was begun") for name, value in known.items() if name != "gamma"))
-    if options.preset == "paper" and "paper" in spec.recipes:
-        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in spec.recipes["paper"].items()))
+    if options.preset == "paper":
+        paper = spec.recipes.get("paper", {})
+        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in paper.items()))
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     return settle(facts_of(manifest, spec, detector, gamma), given)

@@ -64,8 +64,8 @@ def test_memory_solves_a_maze_longer_than_its_rollout(memup, maze):
 
 @pytest.mark.learning
 def test_predicting_only_the_current_step_does_not_reach_that_far(memup, maze):
-    """A cell of the ablation: without future targets nothing tells the memory to keep the hint."""
-    assert rmse(memup, "--rollout", 4, "--updates", 1500, "--select", "current") > 2
+    """A cell of the paper's ablation: without future targets nothing tells the memory to keep the hint."""
+    assert rmse(memup, "--preset", "paper", "--rollout", 4, "--updates", 1500, "--select", "current") > 2
 
 
 @pytest.mark.learning
