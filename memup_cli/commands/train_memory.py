@@ -66,7 +66,7 @@ def _text(summary: dict[str, Any]) -> str:
     main = "rmse" if "rmse" in summary else "accuracy"
     lines = [
         f"{run}: {summary['updates']:,} updates"
-        f"{', as good as asked,' if summary['early'] else ''} at {summary['updates_per_second']:.0f} a second "
+        f"{_why_early(summary)} at {summary['updates_per_second']:.0f} a second "
         f"({summary['data_wait_share']:.1%} of the time waiting for data)",
         f"On validation episodes, at the steps that matter: {console.percent(summary['explained'])} explained beyond "
         f"what needs no memory; {main} {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
@@ -76,6 +76,14 @@ def _text(summary: dict[str, Any]) -> str:
         f"Next: memup evaluate memory --run {quoted(run)}",
     ]
     return "\n".join(lines)
+
+
+def _why_early(summary: dict[str, Any]) -> str:
+    from ..training.goals import ALL
+
+    if not summary["early"]:
+        return ""
+    return ", with nothing left to learn," if summary["explained"] >= ALL else ", as good as asked,"
 
 
 OVERFITTING = 0.2  # more explained of training episodes than of others

@@ -1,4 +1,4 @@
-"""When a supervised training is good enough: --until-rmse, --until-mse and --until-accuracy."""
+"""When a supervised training is good enough: --until-rmse, --until-mse and --until-accuracy; else, when all is learned."""
 
 import math
 
@@ -6,6 +6,8 @@ from ..baseline_configs import TrainBaselineOptions
 from ..configs import TrainMemoryOptions
 from ..errors import UsageProblem
 from ..tasks.spec import TaskSpec
+
+ALL = 0.9999  # explained on validation episodes: there is nothing left to learn
 
 Options = TrainMemoryOptions | TrainBaselineOptions
 
@@ -25,6 +27,8 @@ def check_goals(options: Options, spec: TaskSpec) -> None:
 def reached(options: Options, result: dict[str, float]) -> bool:
     """Whether the training is to stop here because what was asked for is reached."""
     errors = (("rmse", options.until_rmse), ("mse", options.until_mse))
+    if not any((options.until_rmse, options.until_mse, options.until_accuracy)):
+        return result.get("explained", 0.0) >= ALL
     if any(wanted and result.get(name, math.inf) < wanted for name, wanted in errors):
         return True
     return bool(options.until_accuracy and result.get("accuracy", 0.0) >= options.until_accuracy)
