@@ -127,7 +127,7 @@ class TrainMemoryOptions(BaseModel):
 
     preset: Literal["fast", "paper"] = Field(
         "fast",
-        description="What is not given: planned by what the data look like, or as in the paper, with inputs as they are.",
+        description="What is not given: planned by what the data look like, or as in the paper: inputs as they are.",
     )
     rollout: int = Field(
         20, ge=1, le=1_000_000, description="Steps r that gradients flow through.", json_schema_extra=POINTS

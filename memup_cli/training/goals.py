@@ -1,4 +1,4 @@
-"""When a supervised training is good enough: --until-rmse, --until-mse and --until-accuracy; else, when all is learned."""
+"""When a supervised training is good enough: what --until-... asks for, or else all that there is to learn."""
 
 import math
 
