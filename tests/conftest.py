@@ -3,13 +3,23 @@
 import os
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.cli import COLLECT_MAZE, Memup
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As the commands have: networks of a few units take a hundred times as long with more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -18,10 +28,18 @@ def memup(tmp_path: Path) -> Memup:
     return Memup(tmp_path)
 
 
-@pytest.fixture
-def run(memup: Memup) -> Path:
+@pytest.fixture(scope="session")
+def collected(tmp_path_factory) -> Path:
     """A finished run of several commit groups: 60 + 5 episodes of 40,000 steps, 26 to a group."""
+    memup = Memup(tmp_path_factory.mktemp("collected"))
     memup("collect", "tmaze", "--length", 40000, "--episodes", 60, "--test-episodes", 5, "--run", "run")
+    return memup.folder / "run"
+
+
+@pytest.fixture
+def run(memup: Memup, collected: Path) -> Path:
+    """A copy of it, as run/ of this test."""
+    shutil.copytree(collected, memup.folder / "run")
     return memup.folder / "run"
 
 

@@ -60,13 +60,20 @@ MAZE, SHIFTED = TMaze(TMazeOptions()), GymTask(GymOptions(env_id="memup-test/Shi
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory) -> Path:
+    """A T-Maze-20 with a memory that has learned a little."""
+    return trained_on_a_maze(Memup(tmp_path_factory.mktemp("trained")), "--updates", 100)
+
+
+@pytest.fixture(scope="session")
+def solved(tmp_path_factory) -> Path:
     """A T-Maze-20 with a memory that has solved it."""
-    memup = Memup(tmp_path_factory.mktemp("trained"))
+    enough = ["--updates", 2000, "--evaluate-every", 50, "--until-rmse", 0.3]
+    return trained_on_a_maze(Memup(tmp_path_factory.mktemp("solved")), *enough)
+
+
+def trained_on_a_maze(memup: Memup, *options: object) -> Path:
     memup("collect", "tmaze", "--length", 20, "--episodes", 200, "--test-episodes", 20, "--run", "run")
-    memup(
-        *("train-memory", "--run", "run", "--select", "uniform", "--rollout", 30, "--updates", 2000),
-        *("--evaluate-every", 50, "--until-rmse", 0.3),
-    )
+    memup("train-memory", "--run", "run", "--select", "uniform", "--rollout", 30, *options)
     return memup.folder / "run"
 
 
@@ -267,10 +274,10 @@ def test_a_run_that_has_no_memory_for_environments_says_so(memup):
 
 
 @pytest.mark.learning
-def test_ppo_of_stable_baselines_learns_from_the_memory(trained):
+def test_ppo_of_stable_baselines_learns_from_the_memory(solved):
     """Without a memory half of the mazes is what an agent can get."""
     shown = subprocess.run(
-        [sys.executable, ROOT / "examples" / "sb3_ppo.py", trained, "--length", "20", "--steps", "6000"],
+        [sys.executable, ROOT / "examples" / "sb3_ppo.py", solved, "--length", "20", "--steps", "6000"],
         env=environment(),
         capture_output=True,
         text=True,

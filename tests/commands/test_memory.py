@@ -16,6 +16,8 @@ from memup_cli.training.weights import load_model
 from stores.reader import Trajectories
 from tests.cli import COLLECT_MAZE, Memup, episodes, files_of
 
+SMALL = ["--hidden", 16, "--predictor-hidden", 16, "--batch", 16]
+
 
 def rmse(memup: Memup, *options: object) -> float:
     memup("train-memory", "--run", "run", "--quiet", *options)
@@ -85,7 +87,9 @@ def test_distractors_are_told_from_the_junction(memup):
     ],
 )
 def test_every_variant_trains(memup, maze, options):
-    done = memup("train-memory", "--run", "run", "--rollout", 5, "--updates", 60, *options, "--json").json
+    done = memup(
+        "train-memory", "--run", "run", "--rollout", 5, "--batch", 16, "--updates", 60, *options, "--json"
+    ).json
     assert done["updates"] == 60
     assert np.isfinite(done["rmse"])
 
@@ -106,7 +110,7 @@ def test_class_targets_and_online_scores_train(memup):
     memup("collect", "copy", "--length", 24, "--episodes", 200, "--test-episodes", 20, "--run", "run")
     first = memup(
         *("train-memory", "--run", "run", "--scores", "online", "--rollout", 6, "--targets", 4),
-        *("--updates", 150, "--json"),
+        *("--updates", 150, *SMALL, "--json"),
     ).json
     manifest = open_run(memup.folder / "run")
     compare = Comparison(recorded_job(manifest, torch.device("cpu"), quiet=True))

@@ -13,8 +13,8 @@ import torch
 from memup_cli.training import checkpoint
 from tests.cli import files_of
 
-TRAIN = ["train-memory", "--run", "run", "--rollout", 5, "--updates", 300, "--checkpoint-every", 30]
-TRAIN += ["--evaluate-every", 100]
+TRAIN = ["train-memory", "--run", "run", "--rollout", 5, "--updates", 180, "--checkpoint-every", 30]
+TRAIN += ["--evaluate-every", 60, "--hidden", 16, "--predictor-hidden", 16, "--batch", 16]
 
 
 def weights(run: Path) -> bytes:
@@ -65,7 +65,7 @@ def test_scoring_continues_where_it_was_killed(memup):
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_good_checkpoint(memup, maze):
-    bad = ["--lr", 1e30, "--clip", 1e30, "--checkpoint-every", 1]
+    bad = ["--updates", 100, "--lr", 1e30, "--clip", 1e30, "--checkpoint-every", 1]
     failed = memup("train-memory", "--run", "run", *bad, code=65)
     assert "no longer finite" in failed.err
     assert "learning rate" in failed.err

@@ -74,19 +74,18 @@ def test_on_a_terminal_the_table_is_drawn_again_in_place(half):
 
 
 def test_a_running_training_is_shown_as_far_as_it_has_come(memup, maze):
+    train = ["train-memory", "--run", "run", "--updates", 120, "--hidden", 8, "--batch", 4, "--checkpoint-every", 60]
     watcher = memup.popen(*WATCH, "--until", "train-memory")
-    process = memup.popen("train-memory", "--run", "run", "--updates", 100_000, "--hidden", 8, "--batch", 4)
+    process = memup.held(*train, at="run/memory/checkpoint-000000060-*.pt")
     line = ""
     while "loss" not in line:
         line = watcher.stdout.readline()
         assert line
     assert "train-memory: running" in line
-    assert " of 100,000" in line
-    process.send_signal(signal.SIGTERM)
-    process.communicate()
-    assert process.returncode == 75
+    assert " of 120" in line
+    assert process.interrupt().code == 75
     while "interrupted" not in line:
         line = watcher.stdout.readline()
-    memup("train-memory", "--run", "run", "--updates", 50, "--hidden", 8, "--batch", 4, "--restart")
-    assert "train-memory: complete, 50 of 50" in watcher.communicate()[0].splitlines()[-1]
+    memup(*train)
+    assert "train-memory: complete, 120 of 120" in watcher.communicate()[0].splitlines()[-1]
     assert watcher.returncode == 0

@@ -19,6 +19,7 @@ from tests.faults.test_collect import FIRST_COMMIT
 from tests.processes import ended
 
 SHARED = Path("/dev/shm")
+QUICK = ["--evaluate-every", 6, "--evaluate-episodes", 1]
 COLLECT = ["collect", "two-colors", "--episodes", 13, "--test-episodes", 1, "--workers", 2, "--run", "run"]
 
 
@@ -116,6 +117,7 @@ def scored(tmp_path_factory) -> Memup:
     """A small run with scores."""
     memup = Memup(tmp_path_factory.mktemp("scored"))
     memup("collect", "two-colors", "--episodes", 6, "--test-episodes", 2, "--workers", 2, "--run", "run")
+    shutil.copytree(memup.folder / "run", memup.folder / "collected")
     summary = memup("score", "--run", "run", "--updates", 20, "--json").json
     assert summary["detector_updates"] == 20
     assert sum(summary["histogram"]["counts"]) == sum(len(e["action"]) for e in episodes(memup.folder / "run")[:3])
@@ -124,7 +126,7 @@ def scored(tmp_path_factory) -> Memup:
 
 def train(memup: Memup, *options: object) -> tuple[dict, bytes]:
     """The summary and the weights of a short training."""
-    common = ["--updates", 4, "--batch", 6, "--hidden", 8, "--evaluate-every", 4, "--restart", "--json"]
+    common = ["--updates", 4, "--batch", 6, "--hidden", 8, *QUICK, "--restart", "--json"]
     summary = memup("train-memory", "--run", "run", *common, *options).json
     return summary, (memup.folder / "run" / "memory" / "last.safetensors").read_bytes()
 
@@ -155,6 +157,15 @@ def test_a_predictor_without_memory_can_be_trained_to_compare(scored: Memup):
     assert not m.any()
 
 
+@pytest.fixture(scope="module")
+def trained(scored: Memup) -> Memup:
+    """The same with a memory, which agents copy."""
+    shutil.copytree(scored.folder / "run", scored.folder / "source")
+    common = ["--updates", 4, "--batch", 6, "--hidden", 8, *QUICK]
+    scored("train-memory", "--run", "source", *common, "--restart")
+    return scored
+
+
 AGENTS = {
     "recipe": ("ppo", []),
     "memory's eyes": ("ppo", ["--no-outlook", "--imitate", 0]),
@@ -165,47 +176,44 @@ AGENTS = {
 
 
 @pytest.mark.parametrize("case", AGENTS)
-def test_agents_learn_from_images(scored: Memup, case: str):
-    train(scored)
+def test_agents_learn_from_images(trained: Memup, case: str):
     agent, options = AGENTS[case]
     sizes = ["--steps", 300, "--envs", 2, "--iteration-steps", 200, "--minibatch", 64]
-    shutil.copytree(scored.folder / "run", scored.folder / case)
-    done = scored("train-agent", "--run", case, "--agent", agent, *sizes, *options, "--json").json
+    shutil.copytree(trained.folder / "source", trained.folder / case)
+    done = trained("train-agent", "--run", case, "--agent", agent, *sizes, *options, "--json").json
     assert done["steps"] >= 300
     assert 90 <= done["length_mean"] <= 1050
-    found = scored("evaluate", "agent", "--run", case, "--episodes", 2, "--envs", 2, "--json").json
+    found = trained("evaluate", "agent", "--run", case, "--episodes", 2, "--envs", 2, "--json").json
     assert found["greedy"]["episodes"] == 2
 
 
-def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(scored: Memup):
-    train(scored)
-    shutil.copytree(scored.folder / "run", scored.folder / "eyes")
-    start = load((scored.folder / "eyes/memory/last.safetensors").read_bytes())
+def test_an_agent_s_own_eyes_begin_as_the_memory_s_and_learn(trained: Memup):
+    shutil.copytree(trained.folder / "source", trained.folder / "eyes")
+    start = load((trained.folder / "eyes/memory/last.safetensors").read_bytes())
     sizes = ["--steps", 200, "--envs", 1, "--iteration-steps", 200, "--restart", "--eyes", "own", "--imitate", 0]
     first = "images.observation.convolutions.0.weight"
     moved = []
     for options in (["--lr", 1e-9], ["--lr", 1e-3], ["--eyes", "imitated"], ["--eyes", "imitated", "--imitate", 1]):
-        scored("train-agent", "--run", "eyes", *sizes, *options)
-        weights = load((scored.folder / "eyes/agent/ppo/policy.safetensors").read_bytes())
+        trained("train-agent", "--run", "eyes", *sizes, *options)
+        weights = load((trained.folder / "eyes/agent/ppo/policy.safetensors").read_bytes())
         moved.append(float((weights[f"observation.{first}"] - start[f"context.query.{first}"]).abs().max()))
     assert moved[0] < 1e-6
     assert moved[1] > 1e-4
     assert moved[2] == 0
     assert moved[3] > 1e-4
-    assert "--imitate" in scored("train-agent", "--run", "eyes", "--agent", "qrdqn", "--eyes", "imitated", code=2).err
+    assert "--imitate" in trained("train-agent", "--run", "eyes", "--agent", "qrdqn", "--eyes", "imitated", code=2).err
 
 
-def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
-    train(scored)
-    shutil.copytree(scored.folder / "run", scored.folder / "player")
-    scored("train-agent", "--run", "player", "--steps", 200, "--envs", 1, "--iteration-steps", 200, "--imitate", 0)
+def test_a_trained_agent_can_play_for_the_next_collection(trained: Memup):
+    shutil.copytree(trained.folder / "source", trained.folder / "player")
+    trained("train-agent", "--run", "player", "--steps", 200, "--envs", 1, "--iteration-steps", 200, "--imitate", 0)
     alone = ["collect", "two-colors", "--policy", "agent"]
     counts = ["--episodes", 2, "--test-episodes", 1, "--workers", 1]
-    scored(*alone, "--agent-run", "player", *counts, "--run", "played")
-    agent = memup_cli.load_agent(scored.folder / "player")
+    trained(*alone, "--agent-run", "player", *counts, "--run", "played")
+    agent = memup_cli.load_agent(trained.folder / "player")
     env = gymnasium.make("memup/TwoColors-v0")
-    episode = episodes(scored.folder / "played")[0]
-    seed = int(Trajectories(scored.folder / "played/trajectories/train", 1).rows[0, SEED])
+    episode = episodes(trained.folder / "played")[0]
+    seed = int(Trajectories(trained.folder / "played/trajectories/train", 1).rows[0, SEED])
     observation, _ = env.reset(seed=seed)
     agent.begin(int(np.random.SeedSequence((seed, 1)).generate_state(1)[0]))
     for step, taken in enumerate(episode["action"]):
@@ -213,18 +221,18 @@ def test_a_trained_agent_can_play_for_the_next_collection(scored: Memup):
         assert agent.act(observation) == taken
         observation, *_ = env.step(taken)
     env.close()
-    assert "needs --agent-run" in scored(*alone, code=2).err
-    assert "belong to --policy agent" in scored(*alone[:2], "--agent-run", "player", code=2).err
-    scored("train-agent", "--run", "played", "--agent", "ppo-lstm", "--dry-run")
-    assert "no agent 'dqn'" in scored(*alone, "--agent-run", "player", "--agent", "dqn", "--run", "other", code=2).err
-    assert "no trained agent" in scored(*alone, "--agent-run", "played", code=3).err
+    assert "needs --agent-run" in trained(*alone, code=2).err
+    assert "belong to --policy agent" in trained(*alone[:2], "--agent-run", "player", code=2).err
+    trained("train-agent", "--run", "played", "--agent", "ppo-lstm", "--dry-run")
+    assert "no agent 'dqn'" in trained(*alone, "--agent-run", "player", "--agent", "dqn", "--run", "other", code=2).err
+    assert "no trained agent" in trained(*alone, "--agent-run", "played", code=3).err
 
 
 def test_killed_scoring_and_memory_training_go_on_to_the_same_files(scored: Memup):
-    scored("collect", "two-colors", "--episodes", 6, "--test-episodes", 2, "--workers", 2, "--run", "killed")
+    shutil.copytree(scored.folder / "collected", scored.folder / "killed")
     score = ["score", "--updates", 20, "--run"]
     memory = ["train-memory", "--updates", 6, "--batch", 6, "--hidden", 8, "--checkpoint-every", 1]
-    memory += ["--evaluate-every", 6, "--run"]
+    memory += [*QUICK, "--run"]
     scored(*memory, "run", "--restart")
     for command, begun, made in (
         (score, "killed/scores/*/train/*/score/c.*", "scores"),
@@ -238,17 +246,19 @@ def test_killed_scoring_and_memory_training_go_on_to_the_same_files(scored: Memu
         assert {name: killed[name] for name in results} == {name: whole[name] for name in results}
 
 
-def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored: Memup, places: Path):
-    train(scored)
+def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(trained: Memup, places: Path):
     env = {"TMPDIR": str(places)}
-    shutil.copytree(scored.folder / "run", scored.folder / "again")
+    for name in ("whole", "again"):
+        shutil.copytree(trained.folder / "source", trained.folder / name)
     options = ["--agent", "ppo", "--steps", 600, "--envs", 2, "--iteration-steps", 200, "--checkpoint-every", 0]
     options += ["--imitate", 1]
-    scored("train-agent", "--run", "run", *options, env=env)
-    scored("evaluate", "agent", "--run", "run", "--agent", "ppo", "--episodes", 1, "--envs", 1, "--record", "play.gif")
-    assert (scored.folder / "play.gif").stat().st_size > 10_000
-    folder = scored.folder / "again/agent/ppo"
-    process = scored.held(
+    trained("train-agent", "--run", "whole", *options, env=env)
+    trained(
+        "evaluate", "agent", "--run", "whole", "--agent", "ppo", "--episodes", 1, "--envs", 1, "--record", "play.gif"
+    )
+    assert (trained.folder / "play.gif").stat().st_size > 10_000
+    folder = trained.folder / "again/agent/ppo"
+    process = trained.held(
         "train-agent", "--run", "again", *options, env=env, at="again/agent/ppo/checkpoint-*.pt", nth=3
     )
     left = engines(places)
@@ -257,8 +267,8 @@ def test_a_killed_agent_leaves_no_engine_and_goes_on_to_the_same_weights(scored:
     assert used
     process.kill()
     assert all(ended(pid, 60) for pid in left)
-    assert "resuming" in scored("train-agent", "--run", "again", *options, env=env).err
-    expected = scored.folder / "run/agent/ppo/policy.safetensors"
+    assert "resuming" in trained("train-agent", "--run", "again", *options, env=env).err
+    expected = trained.folder / "whole/agent/ppo/policy.safetensors"
     assert (folder / "policy.safetensors").read_bytes() == expected.read_bytes()
     assert not any(path.exists() for path in used)
     assert not list(places.glob("memup-doom-*"))
