@@ -12,7 +12,7 @@ from ..configs import TrainMemoryOptions
 from ..models.detectors import Detector
 from ..tasks.spec import TaskSpec
 from .blocks import Steps, Targets, blocks
-from .importance import Scale, main_steps, selection_mass
+from .importance import ALIKE, Scale, main_steps, selection_mass
 from .uncertainty import batch_steps, score_steps
 
 EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least ...
@@ -53,9 +53,9 @@ def examine(
     Where the scores do not separate, targets are drawn from all steps alike, and that is what is looked at.
     """
     looked = _look(split, spec, detector, gamma, gains)
-    scale = Scale.of(
-        float(np.median(np.concatenate([e.scores for e in looked]))), float(np.mean([e.scores.max() for e in looked]))
-    )
+    usual = float(np.median(np.concatenate([e.scores for e in looked])))
+    top = float(np.mean([e.scores.max() for e in looked]))
+    scale = Scale.of(usual, top)
     temperature = TrainMemoryOptions().temperature * scale.spread
     masses = [selection_mass(e.scores, temperature, scale.standing_out) for e in looked]
     few = [len(main_steps(mass, MOST)) for mass in masses]
@@ -70,7 +70,7 @@ def examine(
     rules = [e.rule for e in looked if e.rule is not None]
     if rules:
         found["mass_that_matters"] = _mean(masses, rules)
-    found["separates"] = _separates(found, detector)
+    found["separates"] = _separates(found, detector, top - usual >= top * ALIKE)
     if not found["separates"]:
         masses = [np.full(len(mass), 1 / len(mass)) for mass in masses]
         found["uncertain"] = _is_uncertain(deviation, np.concatenate([e.y for e in looked]))
@@ -85,11 +85,15 @@ def _is_uncertain(drawn: float, y: np.ndarray) -> bool:
     return bool(y.std() > 1e-6 * np.abs(y).mean() and drawn > max(0.1 * y.std(), 0.01 * np.abs(y).mean()))
 
 
-def _separates(found: dict[str, Any], detector: Detector) -> bool:
+def _separates(found: dict[str, Any], detector: Detector, differ: bool) -> bool:
     """Whether what is drawn stands out; a score that looked at y says less, because it looked for what went wrong."""
     if not found["uncertain"]:
         return False
-    if found["separation"] >= SEPARATION or found.get("mass_that_matters", 0) >= MOST:
+    if found.get("mass_that_matters", 0) >= MOST:
+        return True
+    if not differ:
+        return False
+    if found["separation"] >= SEPARATION:
         return True
     return bool(not detector.looks_at_y and found["mass_share"] <= FEW and found["separation"] >= SLIGHT)
 

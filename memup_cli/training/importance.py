@@ -13,6 +13,7 @@ from ..tasks.spec import StepRule, TaskSpec, default_detector
 
 KEPT = 0.999  # of an episode's mass: the steps with the rest are left out
 STANDS_OUT = 0.5  # of the way from the usual score to the highest ones
+ALIKE = 1 / 20  # of the highest scores: what is nearer to them than that is told from them by errors of the detector
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Scale:
 
     @staticmethod
     def of(usual: float, top: float) -> "Scale":
-        """Where nothing stands out, a twentieth of the level: what is left are errors of the detector."""
-        return Scale(usual, max(top - usual, top / 20, 1e-6))
+        """Where nothing stands out, what errors of the detector may be."""
+        return Scale(usual, max(top - usual, top * ALIKE, 1e-6))
 
     @property
     def standing_out(self) -> float:

@@ -125,7 +125,8 @@ def test_another_number_of_processes_goes_on(memup, which):
 def test_more_updates_follow_the_same_course_in_all_processes(memup):
     run = prepare(memup, "tmaze", "--length", 20, "--episodes", 60, "--test-episodes", 10)
     shutil.copytree(run, memup.folder / "alone")
-    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--predictor-hidden", 8, "--lr", 0.01, *WALKING]
+    train = ["train-memory", "--batch", 8, "--rollout", 5, "--hidden", 8, "--predictor-hidden", 8, "--lr", 0.01]
+    train += WALKING
     for updates in (6, 12):
         code, _, err = torchrun(memup, 2, *train, "--run", "run", "--updates", updates)
         assert code == 0, err

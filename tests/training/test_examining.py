@@ -1,0 +1,32 @@
+"""Whether scores tell some steps from others: they stand out, and what is drawn deviates."""
+
+import pytest
+import torch
+
+from memup_cli.models.detectors import Detector
+from memup_cli.training.examining import examine
+from tests.training.small import SPEC, stored
+
+
+class Told(Detector):
+    """A score of 1, and `more` where q is above 1; there y deviates ten times as much."""
+
+    def __init__(self, more: float) -> None:
+        super().__init__(SPEC, "quantile", 1, 2)
+        self._more = more
+
+    def forward(self, windows, real, past=None):
+        return windows["q"][:, -1]
+
+    def score(self, output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 1 + self._more * (output > 1)
+
+    def deviation(self, output: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return 1 + 9.0 * (output > 1)
+
+
+@pytest.mark.parametrize(("more", "separates"), [(0.02, False), (0.5, True)])
+def test_scores_that_hardly_differ_tell_nothing_whatever_is_drawn_by_them(tmp_path, more, separates):
+    found = examine(stored(tmp_path), SPEC, Told(more), 0.0)
+    assert found["separation"] > 2, "what is drawn deviates"
+    assert found["separates"] is separates
