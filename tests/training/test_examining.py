@@ -1,11 +1,12 @@
 """Whether scores tell some steps from others: they stand out, and what is drawn deviates."""
 
+import numpy as np
 import pytest
 import torch
 
 from memup_cli.models.detectors import Detector
 from memup_cli.training.examining import examine
-from tests.training.small import SPEC, stored
+from tests.training.small import SPEC, numbers, stored
 
 
 class Told(Detector):
@@ -27,6 +28,7 @@ class Told(Detector):
 
 @pytest.mark.parametrize(("more", "separates"), [(0.02, False), (0.5, True)])
 def test_scores_that_hardly_differ_tell_nothing_whatever_is_drawn_by_them(tmp_path, more, separates):
-    found = examine(stored(tmp_path), SPEC, Told(more), 0.0)
+    made = [{**numbers(20, seed), "q": np.float32(np.arange(20) == 9 + seed) * 2} for seed in range(4)]
+    found = examine(stored(tmp_path, made), SPEC, Told(more), 0.0)
     assert found["separation"] > 2, "what is drawn deviates"
     assert found["separates"] is separates
