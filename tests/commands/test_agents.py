@@ -87,7 +87,7 @@ def policy_file(run: Path, agent: str) -> bytes:
 
 @pytest.mark.parametrize("agent", ["ppo", "qrdqn", "ppo-lstm"])
 def test_an_interrupted_agent_ends_with_the_same_weights(memup, remembered, agent):
-    options = [*TRAIN, "--agent", agent, "--checkpoint-every", 0]
+    options = [*TRAIN, "--agent", agent, "--steps", 15_000, "--checkpoint-every", 0]
     options += {"ppo": ["--imitate", 2], "ppo-lstm": ["--rollout", 16]}.get(agent, [])
     shutil.copytree(remembered, memup.folder / "run")
     memup(*options)

@@ -10,7 +10,8 @@ import pytest
 from tests.cli import Memup
 
 SMALL = ["--episodes", 300, "--test-episodes", 40, "--run", "run"]
-QUICK = ["--hidden", 32, "--batch", 16, "--evaluate-every", 60, "--checkpoint-every", 30, "--evaluate-episodes", 40]
+QUICK = ["--hidden", 16, "--predictor-hidden", 16, "--batch", 16]
+QUICK += ["--evaluate-every", 60, "--checkpoint-every", 30, "--evaluate-episodes", 10]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ PENDULUM = words(  # three commit groups and one
     "collect gym --env-id Pendulum-v1 --max-steps 200 --episodes 25 --test-episodes 5 --run run --workers 1"
 )
 MAZE = words("collect tmaze --length 10 --episodes 16 --test-episodes 4 --run run --workers 1")
-SCORE = words("score --run run --updates 20 --hidden 8")
+SCORE = words("score --run run --updates 60 --hidden 8")  # enough for scores that separate
 MEMORY = words(
     "train-memory --run run --rollout 5 --batch 4 --hidden 8 --updates 4 --checkpoint-every 2 --evaluate-every 2"
 )
