@@ -28,7 +28,9 @@ if [ ! -e "$out/none/manifest.json" ]; then
 fi
 for cell in lstm none; do
   run="$out/$([ "$cell" = lstm ] && echo memory || echo none)"
-  memup train-memory --cell "$cell" --hidden "$hidden" --updates "$updates" --seed "$seed" --device "$device" --run "$run"
+  size="$([ "$cell" = lstm ] && echo --hidden "$hidden" || true)"
+  # shellcheck disable=SC2086
+  memup train-memory --cell "$cell" $size --updates "$updates" --seed "$seed" --device "$device" --run "$run"
   memup evaluate memory --device "$device" --run "$run"
   # shellcheck disable=SC2086
   memup train-agent --agent ppo --steps "${STEPS:-$steps}" $more --seed "$seed" --device "$device" --run "$run"

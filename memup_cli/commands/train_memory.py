@@ -20,12 +20,14 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
     from ..training.extending import is_extension
+    from ..training.idle import refuse_idle
     from ..training.memory import is_done, train_memory
     from ..training.memory_job import resolve
     from ..training.stages import prepare_device
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
+    refuse_idle(options.model_fields_set, job)
     if stage.dry_run:
         data = {"run": str(job.manifest.run), "config": job.config, "plan": job.plan.to_json()}
         more = not job.restart and is_extension(job.manifest, "train-memory", job.config, "updates")

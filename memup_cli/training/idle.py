@@ -1,10 +1,9 @@
 """Options of train-memory that have no effect beside others: given, they are a mistake, and refused."""
 
-from collections.abc import Iterable
-
 from ..configs import TrainMemoryOptions
 from ..errors import UsageProblem
 from ..tasks.spec import TaskSpec
+from .memory_job import MemoryJob
 
 _OF_THE_STATE = ("hidden", "layers", "embedding", "dropout", "horizon", "replay", "starts", "rollout_sampling")
 _OF_SCORES = ("scores", "detector", "temperature", "explore")
@@ -29,9 +28,9 @@ def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
     return {name: why for applies, names, why in rules if applies for name in names}
 
 
-def refuse_idle(asked: set[str], variants: Iterable[TrainMemoryOptions], spec: TaskSpec) -> None:
-    """UsageProblem for what is asked for and has no effect in any of the variants that may come of it."""
-    ways = [idle(options, spec) for options in variants]
+def refuse_idle(asked: set[str], job: MemoryJob) -> None:
+    """UsageProblem for what is asked for and has no effect, whichever of the rivals may win."""
+    ways = [idle(job.options.model_copy(update=rival), job.spec) for rival in job.rivals or ({},)]
     for name in sorted(asked):
         if all(name in way for way in ways):
             option = "--" + name.replace("_", "-")

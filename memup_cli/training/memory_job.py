@@ -18,7 +18,6 @@ from .choosing import discount, scored_by
 from .extending import Earlier
 from .facts import facts_of
 from .goals import check_goals
-from .idle import refuse_idle
 from .plan import NO_PLAN, Choice, Plan, settle
 from .stages import (
     check_window,
@@ -104,12 +103,10 @@ def resolve(
         fit(split_of(manifest, "train"), options.slots, options.stride, row_bytes, options.slab_memory * MB)
     except SlabTooSmall as error:
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
-    rivals = plan.undecided(given)
-    refuse_idle(asked, [options.model_copy(update=rival) for rival in rivals or ({},)], spec)
     standardised = _is_standardised(manifest) if begun else options.preset != "paper"
     return MemoryJob(
         manifest, spec, options, gamma, detector, seed, device, restart, quiet,
-        standardised=standardised, plan=plan, rivals=rivals,
+        standardised=standardised, plan=plan, rivals=plan.undecided(given),
     )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def test_a_handful_of_steps_can_be_scored(memup):
 def test_sequences_shorter_than_the_context_window_are_padded(memup):
     memup("collect", "add", "--length", 3, "--episodes", 50, "--test-episodes", 10, "--run", "run")
     memup("score", "--run", "run", "--updates", 20)
-    done = memup("train-memory", "--run", "run", "--updates", 20, *QUICK, "--window", 50, "--json").json
+    done = memup("train-memory", "--run", "run", "--updates", 20, *QUICK, "--context", "window", "--json").json
     assert done["rmse"] < 10
 
 

@@ -126,7 +126,8 @@ def scored(tmp_path_factory) -> Memup:
 
 def train(memup: Memup, *options: object) -> tuple[dict, bytes]:
     """The summary and the weights of a short training."""
-    common = ["--updates", 4, "--batch", 6, "--hidden", 8, *QUICK, "--restart", "--json"]
+    common = ["--updates", 4, "--batch", 6, *QUICK, "--restart", "--json"]
+    common += [] if "none" in options else ["--hidden", 8]
     summary = memup("train-memory", "--run", "run", *common, *options).json
     return summary, (memup.folder / "run" / "memory" / "last.safetensors").read_bytes()
 
