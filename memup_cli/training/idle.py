@@ -22,7 +22,6 @@ def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
         (options.context in ("carried", "totals"), ("window",), f"--context {options.context} goes back to the start"),
         (options.layers == 1, ("dropout",), "it lies between two layers, and there is one"),
         (options.rollout_sampling == "all", ("stretch", "priority"), "every rollout is trained"),
-        (options.rollout == 1, ("random_points", "predict_every"), "a rollout of one step has one prediction point"),
         (spec.target_kind != "return", ("gamma",), "the targets of this task are no returns"),
     )
     return {name: why for applies, names, why in rules if applies for name in names}
