@@ -78,6 +78,7 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
         try:
             raced = _raced(job, world, stop, still_ours)
             if raced is not None and raced is not job:
+                made["inputs"] = inputs_of(raced)  # the current step needs no scores
                 note("running", config=raced.config, plan=raced.plan.to_json(), **made)
                 forget(raced)
             metrics = _train(raced, world, stop, still_ours) if raced else {"updates": 0, "stopped": True}

@@ -316,3 +316,6 @@ def test_where_no_step_stands_out_targets_are_drawn_from_all_and_it_is_said(memu
     options = ["--select", "current", "--updates", 400, "--evaluate-every", 200]
     done = memup("train-memory", "--run", "run", *options, "--json").json
     assert done["explained"] > 0.9, "however large the rewards are"
+    short = ["train-memory", "--run", "run", "--updates", 20, "--hidden", 8]
+    assert "--select current" in memup(*short, "--restart").err, "which needs no scores"
+    assert "up to date" in memup(*short).out

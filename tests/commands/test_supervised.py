@@ -44,7 +44,7 @@ def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
 
 
 VARIANTS = {
-    "window, online": ("copy", ["--scores", "online", "--context", "window"]),
+    "window, online": ("copy", ["--scores", "online", "--context", "window", "--context-hidden", 16]),
     "carried": ("scattered-copy", ["--context", "carried"]),
     "carried, online": ("scattered-copy", ["--context", "carried", "--scores", "online"]),
     "totals": ("scattered-copy", ["--context", "totals"]),

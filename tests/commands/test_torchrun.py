@@ -55,7 +55,7 @@ def gradients(run: Path) -> list[torch.Tensor]:
     return [10 * state[key]["exp_avg"] for key in sorted(state)]
 
 
-UNFINISHED = 1000  # updates of a training that is stopped near its start; with more there would be a race
+UNFINISHED = 400  # updates of a training that is stopped near its start
 WALKING = ("--replay", 0, "--rollout-sampling", "all")  # what each process would keep for itself
 
 

@@ -176,7 +176,12 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize("case", AGENTS)
+OFTEN = ("recipe", "qrdqn")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in OFTEN else pytest.mark.learning) for case in AGENTS]
+)
 def test_agents_learn_from_images(trained: Memup, case: str):
     agent, options = AGENTS[case]
     sizes = ["--steps", 300, "--envs", 2, "--iteration-steps", 200, "--minibatch", 64]

@@ -39,7 +39,7 @@ DOCUMENTED = {0, 3, 65, 74, 75, 77}
 SIZES = ["tmaze", "--length", "40", "--episodes", "12", "--test-episodes", "12"]
 TRAIN = ["train-memory", "--rollout", "10", "--batch", "4", "--hidden", "8", "--updates", "3"]
 TRAIN += ["--checkpoint-every", "1", "--evaluate-every", "3", "--evaluate-episodes", "2"]
-SCORE = ["score", "--updates", "5", "--hidden", "8"]
+SCORE = ["score", "--updates", "60", "--hidden", "8"]
 # Those that repair what is damaged come last.
 COMMANDS = {
     "verify": ["verify", "--json"],

@@ -64,7 +64,7 @@ def test_a_signal_at_any_call_loses_nothing(forks, places, prepare, undisturbed,
 
 def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare, undisturbed, tally):
     calls, expected = undisturbed(SCORE_STAGE)
-    folder = stopped_in_training(forks, places, prepare, range(10, calls))
+    folder = stopped_in_training(forks, places, prepare, calls)
     again = forks(folder, SCORE_STAGE.command)
     assert re.search(r"resuming at update \d+ of the detector", again.err)
     assert SCORE_STAGE.result(folder / "run") == expected
@@ -72,9 +72,9 @@ def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare
     tally("score", faults=2)
 
 
-def stopped_in_training(forks: Forks, places, prepare, points: range) -> Path:
-    """A folder with a score stage that a signal stopped while it trained the detector."""
-    for at in points:
+def stopped_in_training(forks: Forks, places, prepare, calls: int) -> Path:
+    """A folder with a score stage that a signal stopped while it trained the detector: after two fifths of its calls."""
+    for at in sorted(range(10, calls), key=lambda at: abs(at - 0.4 * calls)):
         folder = fresh(places, prepare(SCORE_STAGE))
         done = forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15")
         assert done.code == 75, done.err
