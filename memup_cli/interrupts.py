@@ -4,6 +4,7 @@ import signal
 from types import FrameType
 
 from .errors import Interrupted, MemupError, Stopped
+from .ranks import rank
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR2, signal.SIGINT)
 
@@ -19,6 +20,8 @@ class StopFlag:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if rank().size > 1:
+            return  # torchrun signals those that are left when one has died: they still have to say why they stop
         for number, handler in self._earlier.items():
             signal.signal(number, handler)
 
