@@ -73,7 +73,7 @@ def test_a_detector_that_was_stopped_goes_on_where_it_was(forks, places, prepare
 
 
 def stopped_in_training(forks: Forks, places, prepare, calls: int) -> Path:
-    """A folder with a score stage that a signal stopped while it trained the detector: after two fifths of its calls."""
+    """A folder with a score stage that was stopped while it trained the detector: after two fifths of its calls."""
     for at in sorted(range(10, calls), key=lambda at: abs(at - 0.4 * calls)):
         folder = fresh(places, prepare(SCORE_STAGE))
         done = forks.with_fault(folder, SCORE_STAGE.command, at, "sig:15")
