@@ -103,7 +103,7 @@ def _raced(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[]
 def _train(job: MemoryJob, world: World, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
     """Train the memory; what a predictor can do without one is trained first, unless that was done before."""
     if not world.from_first(lambda: train_without(job, stop, still_ours)):
-        return {"updates": 0, "stopped": True}
+        return {"updates": checkpoint.progress(job.folder, "update"), "stopped": True}
     _, learner = begin(job, world)
     compare = Comparison(job) if world.first else None
     without = compare.without("validation", job.options.evaluate_episodes) if compare else None
