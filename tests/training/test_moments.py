@@ -122,6 +122,8 @@ def test_weights_carry_the_moments_and_a_run_keeps_them(memup: Memup):
     weights = load_file(memup.folder / "run/memory/last.safetensors")
     means = [*kept["moments"]["observation"]["mean"], *kept["moments"][PREVIOUS_ACTION]["mean"]]
     np.testing.assert_allclose(weights["memory.standard.mean"], means, rtol=1e-6)
+    for name, found in expected(memup.folder / "run").items():  # of training episodes, and of no others
+        np.testing.assert_allclose(kept["moments"][name]["mean"], found["mean"], rtol=1e-9, atol=1e-12)
     before = path.read_bytes()
     path.write_text("{damaged")
     memup("train-memory", "--run", "run", "--updates", 2, "--restart")

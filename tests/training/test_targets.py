@@ -13,8 +13,9 @@ from memup_cli.tasks.tmaze import TMaze, TMazeOptions
 from memup_cli.training.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
 from memup_cli.training.selection import suffix_top
 from memup_cli.training.targets import Returns, discounted_returns, previous_actions, targets
-from memup_cli.training.windows import prediction_points
-from tests.training.small import SPEC
+from memup_cli.training.windows import chooser, prediction_points
+from stores.schedule import VisitOrder
+from tests.training.small import SPEC, stored
 
 
 @given(
@@ -133,3 +134,13 @@ def test_prediction_points_stay_within_the_rollout():
         assert points[:, 0].tolist() == [19, 2, 0]
         assert points[0, 3:].tolist() == [4, 9, 14]
     assert prediction_points(np.array([1, 1]), 1, 0, 3, (0, 0), np.arange(2), 2).shape == (2, 1)
+
+
+def test_near_targets_are_near_and_far_alike(tmp_path):
+    """From the first of 1,000 equal steps: a third of the reaches are below ten steps, whatever is drawn by chance."""
+    made = {name: np.zeros(1000, np.float32) for name in ("x", "q", "y")}
+    visits = VisitOrder(stored(tmp_path, [made]), 0)
+    choose = chooser(lambda visit: np.zeros(visit.length, np.float32), 1, 0.02, 0, near=True)
+    drawn = np.array([choose(next(visits)).at(np.array([0]))[0, 0] for _ in range(400)])
+    assert 0.2 < (drawn < 10).mean() < 0.6
+    assert (drawn > 100).mean() > 0.1
