@@ -202,4 +202,5 @@ def test_options_without_effect_are_refused(memup, scored, given, option, becaus
 
 
 def test_options_that_only_one_of_the_rivals_takes_are_accepted(memup, scored):
-    memup("train-memory", "--run", scored, "--dry-run", "--window", 5)
+    found = memup("train-memory", "--run", scored, "--dry-run", "--window", 5, "--json").json
+    assert found["config"]["window"] == 5
