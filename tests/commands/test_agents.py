@@ -116,6 +116,16 @@ def test_stages_ask_for_what_they_need(memup, run):
     assert "does not divide" in memup("train-agent", "--run", "run", "--agent", "gtrxl", "--heads", 3, code=2).err
 
 
+def test_fewer_environments_play_where_episodes_are_long_for_the_steps_there_are(memup, run):
+    def envs(*options: object) -> int:
+        return memup("train-agent", "--run", "run", "--dry-run", "--json", *options).json["config"]["envs"]
+
+    assert envs() == 64
+    assert 8 < envs("--steps", 60_000) < 64
+    assert envs("--steps", 1000) == 8
+    assert envs("--steps", 1000, "--envs", 30) == 30
+
+
 def test_a_changed_memory_makes_the_agent_stale(memup, run):
     memup(*TRAIN, "--steps", 3000)
     memup("train-memory", "--run", "run", "--updates", 20, "--restart")
