@@ -143,6 +143,55 @@ def write_durably(path: Path, data: bytes, check: Callable[[], None] = allowed) 
         raise
 
 
+def begin_again(path: Path, keep: Callable[[bytes], bytes], check: Callable[[], None]) -> int:
+    """A new file in place of a log, with what is kept of it; its descriptor, for appending.
+
+    Who turns out to be overtaken puts the log back as it was, even if it is overtaken between the check and the rename:
+    nothing is replaced that was not looked at, because the old log is set aside first, and a link never replaces.
+    """
+    aside, own = path.with_name(path.name + ".old"), _temporary(path)
+    with io_errors(path):
+        if aside.exists() and not path.exists():  # killed in between
+            os.rename(aside, path)
+        data = keep(read_file(path) if path.exists() else b"")
+        fd = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW, 0o644)
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+            check()
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path, aside)
+            try:
+                check()
+                _place(own, path, check)
+            except BaseException:
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    os.link(aside, path)
+                aside.unlink(missing_ok=True)
+                raise
+            aside.unlink(missing_ok=True)
+            sync_folder(path.parent)
+        except BaseException:
+            os.close(fd)
+            own.unlink(missing_ok=True)
+            raise
+    return fd
+
+
+def _place(own: Path, path: Path, check: Callable[[], None]) -> None:
+    """Give a file its name unless there is another one of that name."""
+    try:
+        os.link(own, path)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOENT):
+            check()  # somebody came meanwhile, and it says who
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):  # a file system without links
+            raise
+        os.rename(own, path)
+    else:
+        own.unlink()
+
+
 def make_folder(path: Path) -> None:
     if isinstance(path, RemotePath):
         raise StoreIO(f"cannot write {path}: stores are written to local or shared folders only")

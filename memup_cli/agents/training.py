@@ -158,7 +158,7 @@ def train(
     player = training.player(arena, learner.policy)
     plays, before = time.perf_counter(), steps
     with (
-        Metrics(training.logs, iteration) as metrics,
+        Metrics(training.logs, iteration, still_ours) as metrics,
         console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
     ):
 

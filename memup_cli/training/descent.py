@@ -121,9 +121,9 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         return save_model(folder, learner.kept, course.task, course.config, which, still_ours)
 
     quiet, looked = course.quiet or not world.first, ""
-    still_ours()  # the log is cut where this attempt begins
+    logs = course.run / "logs" / course.stage
     with (
-        Metrics(course.run / "logs" / course.stage, update) if world.first else nullcontext() as metrics,
+        Metrics(logs, update, still_ours) if world.first else nullcontext() as metrics,
         console.Progress(course.stage, "update", course.updates, update, quiet=quiet) as bar,
         course.slab(update) as slab,
     ):

@@ -3,31 +3,34 @@
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stores.files import drop_partials, io_errors, make_folder, read_file, write_all, write_durably
+from stores.files import begin_again, drop_partials, io_errors, make_folder, write_all
 
 
 class Metrics:
-    """Appends to the logs of a stage; what an interrupted attempt logged beyond its checkpoint is dropped."""
+    """Appends to the logs of a stage; what an interrupted attempt logged beyond its checkpoint is dropped.
 
-    def __init__(self, folder: Path, update: int) -> None:
+    Each attempt has files of its own: what one writes that was taken over meanwhile goes nowhere.
+    """
+
+    def __init__(self, folder: Path, update: int, still_ours: Callable[[], None]) -> None:
         from .events import Events
 
         make_folder(folder)
         drop_partials(folder)
-        self._path = path = folder / "metrics.jsonl"
-        kept = b""
-        if path.exists() and update:
-            lines = read_file(path).splitlines(keepends=True)
-            kept = b"".join(line for line in lines if _update_of(line) <= update)
-        write_durably(path, kept)
+        self._path = folder / "metrics.jsonl"
+        dropped = [] if update else list(folder.glob("events.*"))
+
+        def keep(log: bytes) -> bytes:
+            return b"".join(line for line in log.splitlines(keepends=True) if update and _update_of(line) <= update)
+
+        self._fd = begin_again(self._path, keep, still_ours)
         with io_errors(folder):
-            if not update:
-                for old in folder.glob("events.*"):
-                    old.unlink()
-            self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+            for old in dropped:
+                old.unlink(missing_ok=True)
             self._events = Events(folder, update or None)
 
     def __enter__(self) -> "Metrics":
