@@ -32,6 +32,10 @@ def test_every_error_has_its_exit_code(kind, code):
     assert errors.exit_code(kind("what, where, what to do")) == code
 
 
+def test_an_episode_that_the_store_does_not_take_is_bad_input():
+    assert errors.exit_code(store_errors.UnfitEpisode(3, "has no steps")) == 65
+
+
 BUGGY = """
 import sys
 from memup_cli.app import app, main
