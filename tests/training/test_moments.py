@@ -1,6 +1,7 @@
 """What is rare is loud: the moments of inputs, and what a memory hears."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from memup_cli.models.memory import CELLS, Shape
 from memup_cli.models.standard import LOUD, LOUDEST, Standard
 from memup_cli.tasks.spec import PREVIOUS_ACTION
-from memup_cli.training.moments import measure
+from memup_cli.training.moments import NAME, measure, moments_of
 from memup_cli.training.stages import open_run, spec_of, split_of
 from tests.cli import Memup
 
@@ -44,6 +45,15 @@ def test_moments_are_those_of_the_training_episodes_in_however_many_shards(memup
     for name, moments in wanted.items():
         for which, values in moments.items():
             np.testing.assert_allclose(found[0][name][which], values, rtol=1e-12, atol=1e-15)
+
+
+def test_moments_of_other_episodes_are_not_taken_however_many_there_are(memup):
+    for run, seed in (("run", 0), ("other", 1)):
+        memup(*MAZE, "--seed", seed, "--run", run)
+    first, other = (open_run(memup.folder / run) for run in ("run", "other"))
+    moments_of(first, spec_of(first), keep=True)
+    shutil.copy(first.run / NAME, other.run / NAME)
+    assert moments_of(other, spec_of(other)) == measure(split_of(other, "train"), spec_of(other))
 
 
 def test_a_large_mean_hides_no_small_spread(tmp_path):
