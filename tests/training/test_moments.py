@@ -10,8 +10,10 @@ import torch
 from memup_cli.models.memory import CELLS, Shape
 from memup_cli.models.standard import LOUD, LOUDEST, Standard
 from memup_cli.tasks.spec import PREVIOUS_ACTION
+from memup_cli.training.facts import target_moments
 from memup_cli.training.moments import NAME, measure, moments_of
 from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.training.targets import targets
 from tests.cli import Memup
 
 MAZE = ["collect", "tmaze", "--length", 30, "--episodes", 60, "--test-episodes", 5]
@@ -54,6 +56,14 @@ def test_moments_of_other_episodes_are_not_taken_however_many_there_are(memup):
     moments_of(first, spec_of(first), keep=True)
     shutil.copy(first.run / NAME, other.run / NAME)
     assert moments_of(other, spec_of(other)) == measure(split_of(other, "train"), spec_of(other))
+
+
+def test_what_is_predicted_is_measured_on_validation_episodes(memup):
+    memup(*MAZE, "--run", "run")
+    manifest = open_run(memup.folder / "run")
+    spec = spec_of(manifest)
+    y = np.concatenate([targets(spec, arrays, 0.9) for arrays in split_of(manifest, "validation")])
+    assert target_moments(manifest, spec, "", 0.9) == pytest.approx((y.mean(), y.std()), rel=1e-5)
 
 
 def test_a_large_mean_hides_no_small_spread(tmp_path):
