@@ -115,6 +115,12 @@ def test_what_is_rare_is_loud_and_what_never_varied_is_not_heard():
     assert standard(torch.tensor([[9.0, 2.0, 3.0, 0.0]]))[0, 0] == LOUDEST
 
 
+def test_what_varies_no_more_than_numbers_are_rounded_is_not_heard():
+    standard = Standard(2)
+    standard.tell(torch.tensor([1000.0, 0.0]), torch.tensor([1e-4, 1e-4]), torch.ones(2))
+    assert standard(torch.tensor([[1001.0, 0.001]]))[0].tolist() == pytest.approx([0.0, 10.0])
+
+
 @pytest.mark.parametrize("cell", ["lstm", "mingru"])
 def test_noise_leaves_a_new_memory_alone_and_something_loud_gets_in(cell):
     """What a cue changes is still there 500 steps later, and is more than what noise does to the state meanwhile."""
