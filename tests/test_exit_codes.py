@@ -1,11 +1,13 @@
 """The exit code of each kind of error, which users' scripts go by."""
 
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from memup_cli import errors
+from memup_cli.interrupts import StopFlag
 from stores import errors as store_errors
 from tests.processes import environment
 
@@ -30,6 +32,20 @@ CODES = {
 @pytest.mark.parametrize(("kind", "code"), CODES.items(), ids=lambda value: getattr(value, "__name__", value))
 def test_every_error_has_its_exit_code(kind, code):
     assert errors.exit_code(kind("what, where, what to do")) == code
+
+
+def test_an_episode_that_the_store_does_not_take_is_bad_input():
+    assert errors.exit_code(store_errors.UnfitEpisode(3, "has no steps")) == 65
+
+
+@pytest.mark.parametrize(("first", "second", "code"), [("SIGTERM", "SIGINT", 75), ("SIGINT", "SIGTERM", 130)])
+def test_of_two_signals_the_first_gives_the_exit_code(first, second, code):
+    with StopFlag() as stop:
+        for name in (first, second):
+            signal.raise_signal(signal.Signals[name])
+    error = stop.error("checkpoint saved at update 3", "memup train-memory")
+    assert errors.exit_code(error) == code
+    assert f"stopped by {first}" in str(error)
 
 
 BUGGY = """

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.cli import COLLECT_MAZE, Memup, files_of
 
@@ -38,6 +39,17 @@ def test_an_srnn_learns_to_copy_a_whole_sequence(memup, run):
     assert found[0]["accuracy"] > 0.85
     curve = [json.loads(x) for x in (run / "logs/train-baseline/srnn/metrics.jsonl").read_text().splitlines()]
     assert {"loss", "updates_per_second", "data_wait_share"} <= set(curve[0])
+
+
+def test_clipped_to_next_to_nothing_gradients_change_next_to_nothing(memup, run):
+    def weights(updates: int, clip: float) -> torch.Tensor:
+        memup(*SMALL, "--model", "lstm", "--truncate", 6, "--updates", updates, "--clip", clip, "--restart")
+        found = load_file(run / "baseline/lstm-tr6/last.safetensors")
+        return torch.cat([found[name].flatten() for name in sorted(found)])
+
+    before = weights(1, 1e-30)
+    assert (weights(5, 1e-30) - before).abs().max() < 1e-9
+    assert (weights(5, 1.0) - before).abs().max() > 1e-3
 
 
 def test_baselines_stand_side_by_side_with_the_memory(memup, run):

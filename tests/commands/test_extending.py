@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memup_cli.training.extending import Schedule
 from tests.cli import Memup, files_of
 
 MEMORY = ["train-memory", "--rollout", 5, "--batch", 8, "--hidden", 8, "--evaluate-every", 20, "--run", "run"]
@@ -98,6 +99,14 @@ def test_what_comes_after_an_extended_memory_is_stale(memup, maze):
     restarted = memup(*MEMORY, "--updates", 40, "--restart")
     assert "extended" not in restarted.err
     assert entry(memup, "train-memory")["earlier"] == []
+
+
+def test_what_was_done_counts_as_it_was_done_however_often_more_is_asked():
+    """Also if what was asked for in between had not begun."""
+    twice = Schedule(40).extended(40, 70).extended(40, 90)
+    assert twice == Schedule(90, ((40, 40),))
+    assert (twice.share(39), twice.share(40)) == (39 / 40, 40 / 90)
+    assert twice.extended(60, 120) == Schedule(120, ((40, 40), (90, 60)))
 
 
 @pytest.mark.parametrize("agent", ["ppo", "qrdqn"])

@@ -3,6 +3,7 @@
 import json
 import re
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from memup_cli.tasks.tmaze import TMaze, TMazeOptions
 from memup_cli.training.evaluation import Predictions
-from memup_cli.training.importance import main_steps, selection_mass
+from memup_cli.training.importance import Matters, main_steps, recorded_scale, selection_mass
+from memup_cli.training.stages import open_run, spec_of, split_of
+from stores.scores import ScoreReader, score_path
 from tests.cli import Memup, episodes, files_of
 
 # A cue, much later a probe: rewarded is the action that says whether they match. Noise is seen at every step.
@@ -281,6 +284,19 @@ def test_the_mass_of_the_selection_is_that_of_draws_from_earlier_steps():
         flat, [1 / 16, 1 / 16 + 1 / 12, 1 / 16 + 1 / 12 + 1 / 8, 1 / 16 + 1 / 12 + 1 / 8 + 1 / 4]
     )
     assert main_steps(np.array([0.05, 0.6, 0.05, 0.3]), 0.9).tolist() == [1, 3]
+
+
+@pytest.mark.parametrize("temperature", [0.02, 0.5])
+def test_steps_matter_as_sharply_as_targets_were_drawn(scored, temperature):
+    manifest = open_run(scored)
+    spec = replace(spec_of(manifest), evaluate=None)  # the scores say which matter, not the maze
+    shard = split_of(manifest, "test").shards[0]
+    row, scale = shard.rows(0)[0], recorded_scale(manifest, "quantile")
+    scores = ScoreReader(score_path(scored, "quantile", shard), shard).episode(row)
+    found = Matters(manifest, spec, {"temperature": temperature}).episode(shard, row)({}, 0, len(scores))
+    expected = selection_mass(scores, temperature * scale.spread, scale.standing_out)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert (found.max() > 0.9) == (temperature < 0.1)
 
 
 def test_one_episode_is_too_few_and_a_constant_reward_needs_no_memory(memup):

@@ -9,7 +9,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stores.errors import Incomplete
+from stores.errors import DamagedData, Incomplete
 from stores.groups import Episode, GroupStream, encode_group
 from stores.layout import MAX_GROUP_EPISODES, Field, Identity, Layout, plan
 from stores.reader import DirectChunks, Shard, Trajectories, ZarrChunks
@@ -145,3 +145,15 @@ def test_an_unfinished_shard_is_not_opened_as_a_split(tmp_path):
     assert Shard(tmp_path / "0000.zarr").state.committed == 1
     with pytest.raises(Incomplete, match="0000"):
         Trajectories(tmp_path, 1)
+
+
+def test_a_shard_does_not_grow_with_other_episodes_than_it_has(tmp_path):
+    """Of the same seeds and lengths: only what is in them tells."""
+    layout, path = Layout((Field("x", "uint8", (4,)),), 8, 5), tmp_path / "train" / "0000.zarr"
+    made, other = (make_episodes(layout.fields, [5, 9, 3, 7], seed) for seed in (0, 1))
+    write(path, layout, made[:3])
+    with pytest.raises(DamagedData, match="came out with other episodes than it has"):
+        write(path, layout, other)
+    write(path, layout, made)
+    for found, episode in zip(Trajectories(tmp_path / "train", 1), made, strict=True):
+        np.testing.assert_array_equal(found["x"], episode.arrays["x"])

@@ -1,10 +1,14 @@
 """Checkpoints as files: what was damaged is not taken for what was saved."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from memup_cli.training import checkpoint
-from stores.errors import Fenced
+from memup_cli.training.stages import owned
+from stores.errors import Fenced, StoreIO
+from stores.files import PendingFiles
 
 CPU = torch.device("cpu")
 
@@ -32,3 +36,21 @@ def test_who_lost_the_folder_saves_nothing_and_removes_nothing(tmp_path):
     with pytest.raises(Fenced):
         checkpoint.save(tmp_path, 30, {"update": 30}, lost)
     assert sorted(tmp_path.iterdir()) == kept
+
+
+def write_half(folder: Path, where: Path, overtaken: bool) -> None:
+    """What an attempt does that owns the folder; another one may come and go before its file has its final name."""
+    pending = PendingFiles()
+    with owned(folder, quiet=True):
+        pending.write(where, b"half")
+        if overtaken:
+            with owned(folder, quiet=True):
+                pass
+        pending.publish()
+
+
+def test_a_file_that_whoever_took_over_cleared_away_is_told_from_a_failing_disk(tmp_path):
+    with pytest.raises(StoreIO, match="cannot write"):
+        write_half(tmp_path, tmp_path / "nowhere" / "a.pt", overtaken=False)
+    with pytest.raises(Fenced, match="was taken over"):
+        write_half(tmp_path, tmp_path / "a.pt", overtaken=True)

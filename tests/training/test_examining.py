@@ -5,8 +5,12 @@ import pytest
 import torch
 
 from memup_cli.models.detectors import Detector
-from memup_cli.training.examining import examine
-from tests.training.small import SPEC, numbers, stored
+from memup_cli.training.examining import LONGEST, examine
+from stores.groups import Episode
+from stores.layout import Layout
+from stores.reader import Trajectories
+from tests.stores.test_roundtrip import write
+from tests.training.small import FIELDS, SPEC, numbers, stored
 
 
 class Told(Detector):
@@ -32,3 +36,13 @@ def test_scores_that_hardly_differ_tell_nothing_whatever_is_drawn_by_them(tmp_pa
     found = examine(stored(tmp_path, made), SPEC, Told(more), 0.0)
     assert found["separation"] > 2, "what is drawn deviates"
     assert found["separates"] is separates
+
+
+@pytest.mark.parametrize("step", [0, LONGEST + 99])
+def test_of_a_very_long_episode_the_last_steps_are_looked_at(tmp_path, step):
+    """One step stands out: the first, which is too long ago, or the last."""
+    length = LONGEST + 100
+    arrays = {**numbers(length, 0), "q": np.float32(np.arange(length) == step) * 2}
+    write(tmp_path / "train" / "0000.zarr", Layout(FIELDS, 1 << 16, 1), [Episode(arrays, 0)])
+    found = examine(Trajectories(tmp_path / "train", 1), SPEC, Told(0.5), 0.0)
+    assert found["separates"] is (step > 0)

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,26 @@ def test_of_a_stretch_one_rollout_is_trained_with_its_weight_and_the_state_goes_
     assert (walked.weight != 1).all()
     assert float(learner.losses) == pytest.approx(np.mean(losses), rel=1e-5)
     assert all(torch.equal(a, b) for a, b in zip(learner.walking, behind, strict=True))
+
+
+def test_nothing_of_the_episode_before_is_left_in_the_states_of_a_stretch(train):
+    """Neither in that behind it, nor where a rollout is drawn that is not the first of its episode."""
+    options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
+    learner, begun = learner_of(train, options), 0
+    with walk(train, learner, options) as slab:
+        for update in range(14):
+            zero = learner.model.memory.initial(2)
+            left = tuple(part + torch.from_numpy(slab.fresh).float().unsqueeze(-1) for part in zero)
+            (walked, begin, behind), (same, *expected) = (
+                one_of_a_stretch(slab, learner.model, state, options, None, ("x",), (0, update))
+                for state in (left, zero)
+            )
+            assert walked.offset.tolist() == same.offset.tolist()
+            for part, other in zip((*begin, *behind), itertools.chain(*expected), strict=True):
+                assert torch.equal(part, other)
+            begun += int((slab.fresh & (walked.offset > 0)).sum())
+            slab.advance()
+    assert begun > 1
 
 
 def test_what_is_replayed_counts_as_it_is_beside_rollouts_with_weights(train):

@@ -1,6 +1,7 @@
 """What is rare is loud: the moments of inputs, and what a memory hears."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import torch
 from memup_cli.models.memory import CELLS, Shape
 from memup_cli.models.standard import LOUD, LOUDEST, Standard
 from memup_cli.tasks.spec import PREVIOUS_ACTION
-from memup_cli.training.moments import measure
+from memup_cli.training.facts import target_moments
+from memup_cli.training.moments import NAME, measure, moments_of
 from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.training.targets import targets
 from tests.cli import Memup
 
 MAZE = ["collect", "tmaze", "--length", 30, "--episodes", 60, "--test-episodes", 5]
@@ -44,6 +47,23 @@ def test_moments_are_those_of_the_training_episodes_in_however_many_shards(memup
     for name, moments in wanted.items():
         for which, values in moments.items():
             np.testing.assert_allclose(found[0][name][which], values, rtol=1e-12, atol=1e-15)
+
+
+def test_moments_of_other_episodes_are_not_taken_however_many_there_are(memup):
+    for run, seed in (("run", 0), ("other", 1)):
+        memup(*MAZE, "--seed", seed, "--run", run)
+    first, other = (open_run(memup.folder / run) for run in ("run", "other"))
+    moments_of(first, spec_of(first), keep=True)
+    shutil.copy(first.run / NAME, other.run / NAME)
+    assert moments_of(other, spec_of(other)) == measure(split_of(other, "train"), spec_of(other))
+
+
+def test_what_is_predicted_is_measured_on_validation_episodes(memup):
+    memup(*MAZE, "--run", "run")
+    manifest = open_run(memup.folder / "run")
+    spec = spec_of(manifest)
+    y = np.concatenate([targets(spec, arrays, 0.9) for arrays in split_of(manifest, "validation")])
+    assert target_moments(manifest, spec, "", 0.9) == pytest.approx((y.mean(), y.std()), rel=1e-5)
 
 
 def test_a_large_mean_hides_no_small_spread(tmp_path):
@@ -93,6 +113,12 @@ def test_what_is_rare_is_loud_and_what_never_varied_is_not_heard():
     assert heard[3] == pytest.approx(9.99)
     assert standard(torch.tensor([[2.0, 2.0, 3.0, 0.0]]))[0, 0] == pytest.approx(2 * LOUD), "it tells how large it is"
     assert standard(torch.tensor([[9.0, 2.0, 3.0, 0.0]]))[0, 0] == LOUDEST
+
+
+def test_what_varies_no_more_than_numbers_are_rounded_is_not_heard():
+    standard = Standard(2)
+    standard.tell(torch.tensor([1000.0, 0.0]), torch.tensor([1e-4, 1e-4]), torch.ones(2))
+    assert standard(torch.tensor([[1001.0, 0.001]]))[0].tolist() == pytest.approx([0.0, 10.0])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "mingru"])

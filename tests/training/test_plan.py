@@ -154,6 +154,20 @@ def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored)
     assert "up to date" in memup(*TRAIN).out
 
 
+def test_a_race_on_other_episodes_is_run_again(memup, scored):
+    """Also between the same rivals, of which nothing is known there."""
+    shutil.copytree(scored, memup.folder / "run")
+    memup(*TRAIN)
+    path = memup.folder / "run/memory/race.json"
+    before = json.loads(path.read_text())
+    memup("collect", "--run", "run", "--episodes", 70)
+    memup("score", "--run", "run", "--updates", 100, "--restart")
+    assert memup(*TRAIN, "--restart").err.count("plan: trying") == 5
+    after = json.loads(path.read_text())
+    assert [after["made_from"][name] == before["made_from"][name] for name in ("config", "rivals")] == [True, True]
+    assert after["losses"] != before["losses"]
+
+
 def test_a_dry_run_is_a_file_that_plans_the_same_again(memup, scored):
     """Each choice with its reason; what a race would decide is told, and not in the file."""
     shutil.copytree(scored, memup.folder / "run")

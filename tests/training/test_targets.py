@@ -122,6 +122,20 @@ def test_a_slot_finds_nothing_of_its_episode_before():
     np.testing.assert_array_equal(query["q"], -y)
 
 
+def test_a_rollout_is_asked_at_the_first_target_in_it_and_at_its_end_if_there_is_none():
+    """Of ten steps 3 and 8 are targets: also of the rollout that begins there, and not of one that begins behind."""
+    tables = TargetTables(1, 1, SPEC, query_fields(SPEC, "point", 1, 1))
+    values = np.full(10, -np.inf, np.float32)
+    values[[3, 8]] = 2, 1
+    top, steps = compacted(suffix_top(values, 1))
+    assert steps.tolist() == [3, 8]
+    y = steps.astype(np.float32)
+    tables.put(0, Candidates(top, steps, {"q": -y}, y))
+    expected = {0: 2, 1: 2, 2: 1, 3: 0, 4: 2, 7: 1, 8: 0, 9: 0}
+    found = {t: int(tables.arrivals(np.array([t]), np.array([min(3, 10 - t)]))[0]) for t in expected}
+    assert found == expected
+
+
 def test_prediction_points_stay_within_the_rollout():
     valid = np.array([20, 3, 1])
     for update in range(50):
