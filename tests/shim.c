@@ -129,6 +129,7 @@ static int fd_below(int fd) {
     } while (0)
 
 int rename(const char *a, const char *b) { DECIDE(path_below(b)) MAKE(NEXT(rename)(a, b)); }
+int link(const char *a, const char *b) { DECIDE(path_below(b)) MAKE(NEXT(link)(a, b)); }
 int unlink(const char *a) { DECIDE(path_below(a)) MAKE(NEXT(unlink)(a)); }
 int unlinkat(int folder, const char *a, int flags) { DECIDE(fd_below(folder)) MAKE(NEXT(unlinkat)(folder, a, flags)); }
 int rmdir(const char *a) { DECIDE(path_below(a)) MAKE(NEXT(rmdir)(a)); }
