@@ -29,7 +29,9 @@ from .world import ALONE
 
 DESCRIPTION = "made_from.json"
 RESULT = "predictor"
-LEAST_UPDATES, MOST_UPDATES = 1000, 5000  # of the predictor without a memory, if the memory has as many
+FIRST_ROUND, MOST_UPDATES = 1000, 20_000  # of the predictor without a memory ...
+LONGER = 4  # ... and no more than so many times those of the memory; one of its updates takes a fraction of the time
+BETTER = 0.95  # of the loss before: worth another round, twice as long
 
 
 class Comparison:
@@ -64,20 +66,21 @@ class Comparison:
 
 
 def without_memory(job: MemoryJob) -> MemoryJob:
-    """The same training of a predictor that sees only the context."""
-    updates = min(job.options.updates, max(LEAST_UPDATES, min(job.options.updates // 20, MOST_UPDATES)))
+    """The same training of a predictor that sees only the context, of as many updates as it may have."""
     plain = {"cell": "none", "hidden": 1, "layers": 1, "embedding": 0, "novelty_gates": False, "horizon": 1.0}
-    plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.5, "evaluate_every": 100}
-    plain |= {"lr": 1e-3, "lr_end": 0.1, "clip": 1.0, "checkpoint_every": 500}
-    plain |= {"updates": updates, "until_rmse": None, "until_mse": None, "until_accuracy": None}
+    plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.05, "evaluate_every": 200}
+    plain |= {"lr": 3e-3, "lr_end": 0.1, "clip": 1.0, "checkpoint_every": 500}
+    plain |= {"updates": min(LONGER * job.options.updates, MOST_UPDATES)}
+    plain |= {"until_rmse": None, "until_mse": None, "until_accuracy": None}
     return replace(job, options=job.options.model_copy(update=plain), initial=None, earlier=(), stage="memoryless")
 
 
 def train_without(job: MemoryJob, stop: StopFlag, allow: Callable[[], None] = allowed) -> bool:
     """Train the predictor without a memory unless the run has it already; False if stopped before the end.
 
-    Unless it is surely better than the best constant on the validation split, it is that constant. `allow` is a check
-    of the stage that wants it, made before each commit.
+    It is trained in rounds, each as long as all before, while they make it better. Unless it is surely better than the
+    best constant on the validation split, it is that constant. `allow` is a check of the stage that wants it, made
+    before each commit.
     """
     job = without_memory(job)
     described = {"config": job.config, "inputs": inputs_of(job)}
@@ -91,26 +94,39 @@ def train_without(job: MemoryJob, stop: StopFlag, allow: Callable[[], None] = al
 
         if _read_description(job.folder).get("begun") != described:
             checkpoint.clear(job.folder)
-            write_durably(job.folder / DESCRIPTION, to_json({"begun": described}), still_ours)
-        model, learner = begin(job, ALONE)
-        metrics = descend(course_of(job, ALONE, learner, None), learner, stop, still_ours)
-        if metrics["stopped"]:
+            write_durably(job.folder / DESCRIPTION, to_json({"begun": described, "losses": []}), still_ours)
+        found = _train_in_rounds(job, described, stop, still_ours)
+        if found is None:
             return False
-        fill(model, load_weights(read_file(job.folder / "best.safetensors")))
-        found = predict_split(
-            model,
-            split_of(job.manifest, "validation"),
-            job.spec,
-            job.gamma,
-            Matters(job.manifest, job.spec, job.config),
-            job.options.evaluate_episodes,
-        )
-        if found.explained(found.constant())[1][0] <= 0:
-            model.predict_always(found.best_constant())
+        model, predictions = found
+        if predictions.explained(predictions.constant())[1][0] <= 0:
+            model.predict_always(predictions.best_constant())
         digest = save_model(job.folder, model, job.manifest.task, job.config, RESULT, still_ours)
         write_durably(job.folder / DESCRIPTION, to_json({"begun": described, "digest": digest}), still_ours)
         checkpoint.clear(job.folder)
     return True
+
+
+def _train_in_rounds(
+    job: MemoryJob, described: dict[str, Any], stop: StopFlag, still_ours: Callable[[], None]
+) -> tuple[MemoryModel, Predictions] | None:
+    """The best weights, and what they predict of validation episodes; None if stopped before the end."""
+    losses = _read_description(job.folder).get("losses", [])  # after each round
+    matters, validation = Matters(job.manifest, job.spec, job.config), split_of(job.manifest, "validation")
+    while True:
+        earlier = tuple((FIRST_ROUND << n, FIRST_ROUND << n) for n in range(len(losses)))
+        updates = min(job.options.updates, FIRST_ROUND << len(losses))
+        part = replace(job, options=job.options.model_copy(update={"updates": updates}), earlier=earlier)
+        model, learner = begin(part, ALONE)
+        if descend(course_of(part, ALONE, learner, None), learner, stop, still_ours)["stopped"]:
+            return None
+        fill(model, load_weights(read_file(job.folder / "best.safetensors")))
+        found = predict_split(model, validation, job.spec, job.gamma, matters, job.options.evaluate_episodes)
+        before = losses[-1] if losses else found.constant().loss
+        if updates == job.options.updates or found.loss > BETTER * before:
+            return model, found
+        losses.append(found.loss)
+        write_durably(job.folder / DESCRIPTION, to_json({"begun": described, "losses": losses}), still_ours)
 
 
 def read_without(job: MemoryJob) -> bytes:
