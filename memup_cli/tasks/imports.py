@@ -59,8 +59,10 @@ def _import_module(named: str) -> None:
 
 
 def _search(folder: Path) -> None:
+    """Before what is installed, but after Python's own modules: a queue.py of the user's would take their place."""
     if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+        installed = (number for number, place in enumerate(sys.path) if place.endswith("-packages"))
+        sys.path.insert(next(installed, len(sys.path)), str(folder))
 
 
 def _refuse_run(named: str, path: Path) -> None:

@@ -72,6 +72,8 @@ def test_an_environment_next_to_the_user_goes_through_all_stages(memup, here, na
     if "/" in named:
         (here / "envs").mkdir()
         (here / "match.py").rename(here / named)
+    if named != "match.py":  # `python -m memup_cli`, as tests fork it, searches the current folder first
+        (here / named).with_name("queue.py").write_text("raise OSError('not the queue that workers wait for')")
     how = {"new_interpreter": True, "env": SAFE} if named == "match" else {}
     memup("collect", "gym", "--import", named, *SMALL, **how)
     assert len(episodes(here / "run")) == 60
