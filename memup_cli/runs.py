@@ -219,8 +219,11 @@ def altered_weights(manifest: Manifest, stage: str) -> list[Path]:
     wanted = [(stage_folder(stage), which, digest) for which, digest in entry.get("weights", {}).items()]
     if stage.startswith("train-agent/"):
         wanted += [(output["path"], "policy", output["digest"]) for output in entry.get("outputs", {}).values()]
-        if acts_on := entry.get("acts_on"):
-            wanted.append((acts_on["path"], entry["config"]["checkpoint"], acts_on["digest"]))
+        acts_on, which = entry.get("acts_on"), entry["config"].get("checkpoint")
+        trained = manifest.stages.get("train-memory", {}).get("weights", {}).get(which)
+        # A memory that was trained further since is another one: then the agent is stale, and nothing is damaged.
+        if acts_on and (acts_on["path"] != stage_folder("train-memory") or acts_on["digest"] == trained):
+            wanted.append((acts_on["path"], which, acts_on["digest"]))
     files = [(inside(manifest.run, folder, "path") / f"{name}.safetensors", digest) for folder, name, digest in wanted]
     return [path for path, d in files if not path.exists() or hashlib.sha256(read_file(path)).hexdigest() != d]
 

@@ -111,7 +111,8 @@ class _Lives:
             if m.nbytes <= self.budget:
                 self.budget -= m.nbytes
                 self._kept[index] = m
-        returns = discounted_returns(episode["reward"], self.gamma).astype(np.float32)
+        reward = episode["reward"] / float(self.policy.reward_unit)
+        returns = discounted_returns(reward, self.gamma).astype(np.float32)
         return {OBSERVATION: sight, "action": episode["action"], "m": m, "return": returns}
 
     @torch.inference_mode()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stores.layout import Field
 
-from ..models.encoders import FieldEncoder
+from ..models.encoders import FieldEncoder, Moments
 from ..models.memory import State
 from ..models.memory import prepared as prepared_cell
 from ..models.predictor import MemoryModel
@@ -50,16 +50,23 @@ def prepared(head: nn.Sequential) -> Callable[[Tensor], Tensor]:
 
 
 class Body(nn.Module):
-    """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t)."""
+    """What all agents share: a core over (o_t, a_{t-1}), and features (o_t, m_t).
+
+    Numbers that are observed, and rewards, are in units of how far they go in the collected episodes.
+    """
+
+    reward_unit: Tensor
 
     def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
         super().__init__()
+        units = bool(config.get("units"))  # not in 0.1.0
+        self.register_buffer("reward_unit", torch.ones(()), persistent=units)
         self.frozen = memory is not None
         sees_images = memory is not None and OBSERVATION in memory.inputs.images
         self.eyes = Eyes(memory) if memory is not None and sees_images and config.get("eyes") == "memory" else None
         self.inputs: FieldEncoder | SeenInputs | OutlookInputs
         if memory is None:
-            self.inputs = FieldEncoder(spec, spec.memory_input)
+            self.inputs = FieldEncoder(spec, spec.memory_input, units=units)
         else:
             self.inputs = SeenInputs(spec, spec.memory_input) if self.eyes else memory.inputs
             if config.get("outlook"):
@@ -72,7 +79,7 @@ class Body(nn.Module):
         if memory is not None:
             self.inputs.requires_grad_(False)
             self.core.requires_grad_(False)
-        self.observation = FieldEncoder(spec, (OBSERVATION,)) if self.eyes is None else None
+        self.observation = FieldEncoder(spec, (OBSERVATION,), units=units) if self.eyes is None else None
         if self.observation and memory is not None and sees_images:
             begun_as = memory.context.query.images[OBSERVATION]
             self.observation.images[OBSERVATION].load_state_dict(begun_as.state_dict())
@@ -86,6 +93,14 @@ class Body(nn.Module):
         self.open_eyes(False)
         sees_the_same = self.observation is not None and not self.observation.images
         self._sees_first = self.inputs.names[0] == OBSERVATION and sees_the_same
+
+    def tell_units(self, found: Moments, reward: float) -> None:
+        """How far the numbers that are observed go, and how far what an episode brings."""
+        self.reward_unit.fill_(reward)
+        if self.observation is not None:
+            self.observation.tell_units(found)
+        if not self.frozen and isinstance(self.inputs, FieldEncoder):
+            self.inputs.tell_units(found)
 
     def open_eyes(self, learning: bool) -> None:
         """Whether eyes that only imitating trains learn now."""
@@ -114,12 +129,14 @@ class Body(nn.Module):
     def prepared(self) -> Callable[[dict[str, Tensor], State], tuple[Tensor, Tensor, State]]:
         """One step of N environments, for many calls with the same weights: features (N, F), m (N, H), the state."""
         core, encode, seen = prepared_cell(self.core), self.inputs.forward, self._seen
+        units = self.observation.units if self.frozen and self.observation else None  # a core of its own has them
+        in_units: nn.Module = nn.Identity() if units is None else units
 
         def call(arrays: dict[str, Tensor], state: State) -> tuple[Tensor, Tensor, State]:
             x = encode(arrays)
             m, state = core(x, state)
             if self._sees_first:  # the core's inputs begin with what look() would encode again
-                return torch.cat([x[:, :seen], m], -1), m, state
+                return torch.cat([in_units(x[:, :seen]), m], -1), m, state
             return self.look(arrays, m), m, state
 
         return call

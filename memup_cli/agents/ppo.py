@@ -116,7 +116,8 @@ class PPO:
         following[recording.ended.reshape(-1)] = 0
         if recording.final:
             following[recording.final["row"]] = self._final_values(recording)
-        delta = recording.reward.reshape(-1) + config["gamma"] * following - value
+        reward = recording.reward.reshape(-1) / float(self.policy.reward_unit)
+        delta = reward + config["gamma"] * following - value
         advantage = decayed_sums(recording, delta, config["gamma"] * config["gae"], self._width)
         return advantage, advantage + value
 

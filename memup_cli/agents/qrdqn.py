@@ -162,7 +162,7 @@ class QRDQN:
         flat = {
             OBSERVATION: recording.arrays[OBSERVATION].reshape(-1, *recording.arrays[OBSERVATION].shape[2:]),
             "action": recording.arrays["action"].reshape(-1),
-            "reward": recording.reward.reshape(-1),
+            "reward": recording.reward.reshape(-1) / float(self.policy.reward_unit),
             "terminated": recording.terminated.reshape(-1),
         }
         seen_last = self._seen_last(recording) if recording.final else {}

@@ -55,11 +55,15 @@ class OutlookInputs(nn.Module):
         self.size = inputs.size + (self.query.size if self.query else SIZE)
         sees_first = inputs.names[0] == OBSERVATION and self.query is not None and not self.query.images
         self._first = self.query.size if self.query and sees_first else 0  # of the inputs: the observation as it is
+        asks = memory.context.query
+        if self.query and asks.units is not None:  # those of the observation, which comes first
+            self.query.units = asks.units.first(self.query.size)
 
     def forward(self, arrays: dict[str, Tensor]) -> Tensor:
         inputs = self.inputs(arrays)
-        if self._first:
+        if self._first and self.query:
             asked = inputs[..., : self._first]
+            asked = asked if self.query.units is None else self.query.units(asked)
         else:
             asked = self.query(arrays) if self.query else arrays[OBSERVATION][..., SIZE:]
         return torch.cat([inputs, asked], -1)

@@ -23,6 +23,7 @@ from ..runs import again, altered_weights, now
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
 from ..training.extending import Earlier, earlier_parts, is_extension
+from ..training.moments import moments_of
 from ..training.stages import (
     continue_command,
     digests,
@@ -38,7 +39,7 @@ from ..training.weights import load_model, restore
 from .environments import open_arena
 from .policies import Policy, build_policy
 from .senses import OBSERVATION
-from .training import AgentTraining, train
+from .training import AgentTraining, reward_unit, train
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
@@ -95,13 +96,17 @@ class AgentJob:
             chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
         if frozen and next(f for f in self.spec.fields if f.name == OBSERVATION).is_image:
             chosen["eyes"] = self.options.eyes or ("memory" if self.agent == "qrdqn" else "own")
-        return {"agent": self.agent, **chosen, "seed": self.seed}
+        begun = {} if self.restart else self.manifest.stages.get(self.stage, {}).get("config", {})
+        units = {"units": True} if begun.get("units", not begun) else {}  # what 0.1.0 began goes on without
+        return {"agent": self.agent, **chosen, **units, "seed": self.seed}
 
     def training(self, memory: MemoryModel | None) -> AgentTraining:
         return AgentTraining(
             task=self.manifest.task,
             spec=self.spec,
             memory=memory,
+            moments=moments_of(self.manifest, self.spec, keep=True) if self.config.get("units") else {},
+            reward_unit=reward_unit(split_of(self.manifest, "train")),
             episodes=split_of(self.manifest, "train") if self.config.get("imitate") else None,
             config=self.config,
             seed=self.seed,
@@ -152,14 +157,16 @@ def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, rest
     the start, and learning from chance would take many. What was begun goes on as it was.
     """
     begun = {} if restart else manifest.stages.get(f"train-agent/{options.agent}", {}).get("config", {})
+    if begun:
+        return {n: v for n, v in begun.items() if n in TrainAgentOptions.model_fields and n != "agent"}
     found: dict[str, Any] = {}
-    if begun.get("outlook", _has_good_outlook(manifest, spec, options)):
+    if _has_good_outlook(manifest, spec, options):
         found["outlook"] = True
     length = int(np.median(split_of(manifest, "train").lengths))
     envs = options.envs
     if "envs" not in options.model_fields_set:
         fitting = options.steps // (ITERATIONS * length)
-        envs = found["envs"] = begun.get("envs", min(max(fitting, FEW), options.envs))
+        envs = found["envs"] = min(max(fitting, FEW), options.envs)
     if envs * length > options.steps and "outlook" in found:
         found["steps"] = envs * length
     return found

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,12 +11,14 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from stores.reader import Trajectories
+from stores.layout import LENGTH, START
+from stores.reader import Shard, Trajectories
 
 from .. import console
 from ..configs import MB
 from ..errors import BadInput
 from ..interrupts import StopFlag
+from ..models.encoders import Moments
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from ..training import checkpoint
@@ -37,6 +39,7 @@ FROZEN_ROLLOUT = 128  # steps between two stored states of a frozen memory
 MOST_STEPS = 2_000_000  # of an iteration kept in RAM for PPO on a frozen memory; learning takes 200 bytes for each
 SHOWN = 100_000  # steps of an iteration after which the progress is shown
 MOST_SEEN = 4 << 30  # bytes of observations among them
+EPISODES, STEPS, PIECE = 1000, 10_000_000, 1 << 20  # looked at for the unit of rewards, at most; one episode at least
 
 
 class Learner(Protocol):
@@ -61,6 +64,8 @@ class AgentTraining:
     task: dict[str, Any]
     spec: TaskSpec
     memory: MemoryModel | None
+    moments: Moments  # of what is observed; none: it is taken as it is, and so are rewards
+    reward_unit: float
     episodes: Trajectories | None  # to imitate first
     config: dict[str, Any]
     seed: int
@@ -85,10 +90,27 @@ class AgentTraining:
         return Player(arena, policy, self.device, self.rollout, self.buffer_memory * MB, limit=limit)
 
 
+def reward_unit(episodes: Trajectories) -> float:
+    """What an episode brings: the root of the mean square of returns, of as many episodes as that takes."""
+    where = [(shard, row) for shard, group in episodes.groups() for row in shard.rows(group)][:EPISODES]
+    few = max(1, int((np.cumsum([row[LENGTH] for _, row in where]) <= STEPS).sum()))
+    returns = [sum(_rewards(shard, int(row[START]), int(row[LENGTH]))) for shard, row in where[:few]]
+    return float(np.sqrt(np.mean(np.square(returns)))) or 1.0
+
+
+def _rewards(shard: Shard, start: int, length: int) -> Iterator[float]:
+    """Of pieces of an episode."""
+    for first in range(start, start + length, PIECE):
+        stop = min(first + PIECE, start + length)
+        yield float(shard.read_steps("reward", first, stop).sum(dtype=np.float64))
+
+
 def build_learner(training: AgentTraining) -> Learner:
     torch.manual_seed(training.seed)
     memory = training.memory.to(training.device) if training.memory is not None else None
     policy = build_policy(training.spec, memory, training.config).to(training.device)
+    if training.moments:
+        policy.tell_units(training.moments, training.reward_unit)
     if training.initial is not None:
         policy.load_own(training.initial)
     config = {**training.config, "rollout": training.rollout}

@@ -204,7 +204,10 @@ def _dry_run(collection: Any, stage: StageOptions) -> None:
         "steps": steps,
         "raw_bytes": size,
     }
-    config, exists = collection.config, "" if state == "new" else f"The run exists; it would {state}. "
+    config, exists = (
+        collection.config,
+        "" if state == "new" else f"The run exists; {'it is' if state == 'up to date' else 'it would'} {state}. ",
+    )
     text = (
         f"Would collect {config['episodes']:,} training episodes ({validation_count(config):,} of them for validation) "
         f"and {config['test_episodes']:,} test episodes of about {length:,} steps into {collection.run}: {steps:,} "

@@ -23,7 +23,10 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
 
     manifest = open_run(stage.run)
     spec, asked = spec_of(manifest), options.model_fields_set
-    options = ScoreOptions(**{**spec.recipes.get("score", {}), **options.model_dump(exclude_unset=True)})
+    begun = {} if stage.restart else manifest.stages.get("score", {}).get("config", {})  # goes on as it was
+    begun = {name: value for name, value in begun.items() if name in ScoreOptions.model_fields}
+    hints = begun or spec.recipes.get("score", {})
+    options = ScoreOptions(**{**hints, **options.model_dump(exclude_unset=True)})
     detector = options.detector or default_detector(spec)
     if detector not in spec.detectors:
         raise UsageProblem(f"--detector {detector} does not fit this task; use {' or '.join(spec.detectors)}")

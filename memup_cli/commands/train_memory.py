@@ -10,7 +10,8 @@ from .options import command_function
 HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
 
 It can be stopped at any time; the same command again continues from the last checkpoint, with the same result.
-With more --updates, also a finished training goes on from its end.
+With more --updates, also a finished training goes on from its end. Options that you leave out are as they were when
+the training was begun, until --restart.
 
 What is not given is planned by what the scored episodes look like, before the defaults below; --dry-run shows each
 choice with its reason, as a file that --config takes. Where the data do not tell, short trainings race first.
@@ -46,14 +47,17 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
 def _planned(job: Any, given: TrainMemoryOptions) -> str:
     """A file for --config: what is given, and what is planned with its reason."""
     from ..training.idle import idle
+    from ..training.plan import BEGUN
     from ..training.race import described
 
-    chosen = [(name, getattr(given, name), "given") for name in sorted(given.model_fields_set)]
-    useless = idle(job.options, job.spec)
-    chosen += [(c.option, c.value, c.why) for c in job.plan.choices if c.option not in useless]
-    lines = [f"{name.replace('_', '-')} = {json.dumps(value)}" for name, value, _ in chosen]
-    width = max(map(len, lines), default=0)
-    lines = [f"{line:<{width}}  # {why}" for line, (_, _, why) in zip(lines, chosen, strict=True)]
+    useless, usual = idle(job.options, job.spec), TrainMemoryOptions().model_dump()
+    chosen = {c.option: (c.value, c.why) for c in job.plan.choices if c.option not in useless}
+    chosen = {n: (value, why) for n, (value, why) in chosen.items() if why != BEGUN or value != usual[n]}
+    chosen = {"updates": (job.options.updates, "the default"), **chosen}
+    chosen |= {name: (getattr(given, name), "given") for name in sorted(given.model_fields_set)}
+    lines = [f"{name.replace('_', '-')} = {json.dumps(value)}" for name, (value, _) in chosen.items()]
+    width = max(map(len, lines))
+    lines = [f"{line:<{width}}  # {why}" for line, (_, why) in zip(lines, chosen.values(), strict=True)]
     rivals = [f"#   {described(rival)}" for rival in job.rivals]
     race = ["# Not decided yet: short trainings race on validation episodes, with one of these each:"] if rivals else []
     return "\n".join(["[train-memory]", *lines, *race, *rivals])

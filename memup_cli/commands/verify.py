@@ -94,7 +94,7 @@ def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> l
     from stores.scores import check_scores, score_path
 
     entry = manifest.stages.get("score", {})
-    if entry.get("status") != "complete":
+    if entry.get("status") != "complete" or manifest.stale("score"):  # of fewer episodes, or of others
         return []
     paths = [
         (score_path(manifest.run, name, shard), shard) for shard in map(Shard, shards) for name in entry["weights"]

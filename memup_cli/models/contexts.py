@@ -23,9 +23,9 @@ CLOCKS = 20  # the longest period is 2 ** 21
 
 
 class PointContext(nn.Module):
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, units: bool = False) -> None:
         super().__init__()
-        self.query = FieldEncoder(spec, spec.query)
+        self.query = FieldEncoder(spec, spec.query, units=units)
         self.size = self.query.size
 
     def forward(self, query: dict[str, Tensor]) -> Tensor:
@@ -35,10 +35,10 @@ class PointContext(nn.Module):
 
 
 class WindowContext(nn.Module):
-    def __init__(self, spec: TaskSpec, shape: Shape, window: int) -> None:
+    def __init__(self, spec: TaskSpec, shape: Shape, window: int, units: bool = False) -> None:
         super().__init__()
         self.window = window
-        self.query = FieldEncoder(spec, spec.query)
+        self.query = FieldEncoder(spec, spec.query, units=units)
         self.encoder = RecurrentMemory(self.query.size + 1, shape, window)  # one more tells steps from padding
         self.size = shape.size
 
@@ -52,9 +52,9 @@ class WindowContext(nn.Module):
 
 
 class CarriedContext(nn.Module):
-    def __init__(self, spec: TaskSpec, shape: Shape, horizon: int) -> None:
+    def __init__(self, spec: TaskSpec, shape: Shape, horizon: int, units: bool = False) -> None:
         super().__init__()
-        self.query = FieldEncoder(spec, spec.query)
+        self.query = FieldEncoder(spec, spec.query, units=units)
         self.encoder = RecurrentMemory(self.query.size, shape, horizon)
         self.size = shape.size
 
@@ -106,9 +106,10 @@ class TotalsContext(nn.Module):
 Context = PointContext | WindowContext | CarriedContext | TotalsContext
 
 
-def build_context(spec: TaskSpec, kind: Kind, shape: Shape, window: int, horizon: int) -> Context:
+def build_context(spec: TaskSpec, kind: Kind, shape: Shape, window: int, horizon: int, units: bool = False) -> Context:
+    """units: numbers as how far they go. Totals are exact, so they are of the numbers as they are."""
     if kind == "totals":
         return TotalsContext(spec, shape.size)
     if kind == "window":
-        return WindowContext(spec, shape, window)
-    return CarriedContext(spec, shape, horizon) if kind == "carried" else PointContext(spec)
+        return WindowContext(spec, shape, window, units)
+    return CarriedContext(spec, shape, horizon, units) if kind == "carried" else PointContext(spec, units)

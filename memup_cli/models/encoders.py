@@ -3,22 +3,29 @@
 import itertools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .images import SIZE, SMALLEST, ImageEncoder
-from .standard import Standard
+from .standard import QUIET, Standard
+
+Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbers, classes or image channels
+AS_IT_IS = {"mean": [0.0], "sd": [1.0], "kurtosis": [1.0]}
 
 
 class FieldEncoder(nn.Module):
     """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros.
 
     Images go through convolutions, which are trained with whatever is on top; with `flat` they stay numbers. With
-    `standard` their channels are in units of how much these vary; see standard.py.
+    `standard` their channels are in units of how much these vary; see standard.py. With `units` numbers are in units of
+    how far they go, so that it does not matter in what they were measured; classes are as they are.
     """
 
-    def __init__(self, spec: TaskSpec, names: tuple[str, ...], flat: bool = False, standard: bool = False) -> None:
+    def __init__(
+        self, spec: TaskSpec, names: tuple[str, ...], flat: bool = False, standard: bool = False, units: bool = False
+    ) -> None:
         super().__init__()
         fields = {f.name: f for f in spec.fields}
         self.names = names
@@ -42,8 +49,19 @@ class FieldEncoder(nn.Module):
                 self.scales[name] = spec.scale.get(source, 1.0)
                 self.counts[name] = math.prod(fields[source].shape)
                 self.size += self.counts[name]
+        self.units: Standard | None = Standard(self.size, QUIET) if units and self.scales else None
 
-    def moments(self, found: dict[str, dict[str, list[float]]]) -> tuple[Tensor, ...]:
+    def tell_units(self, found: Moments) -> None:
+        """How far the numbers of each field go."""
+        if self.units is not None:
+            self.units.tell(*self.moments({**found, **dict.fromkeys((*self.classes, *self.images), AS_IT_IS)}))
+
+    def tell_units_of(self, rows: dict[str, np.ndarray]) -> None:
+        """The same, by a sample of rows (N, *row) of each field."""
+        if self.units is not None:
+            self.tell_units({name: row_moments(rows[name]) for name in self.scales})
+
+    def moments(self, found: Moments) -> tuple[Tensor, ...]:
         """Mean, spread and kurtosis of each feature (size,), of what was found of each field.
 
         What comes from images stays as it is; their channels are told theirs.
@@ -60,6 +78,8 @@ class FieldEncoder(nn.Module):
                 rows = self.counts[name] // len(own[0])  # of a small image, each pixel has its channels
                 mean, sd, kurtosis = (each.repeat(rows) for each in own)
                 own = [self.scales[name] * mean, self.scales[name] * sd, kurtosis]
+            elif found[name] is AS_IT_IS:
+                own = [each.repeat(self.classes[name]) for each in own]
             moments.append(own)
         return tuple(torch.cat(each) for each in zip(*moments, strict=True))
 
@@ -78,7 +98,8 @@ class FieldEncoder(nn.Module):
                     values = values * self.scales[name]
                 rank = self.ranks[name]
                 parts.append(values.flatten(-rank) if rank else values.unsqueeze(-1))
-        return torch.cat(parts, -1)  # (..., size)
+        x = torch.cat(parts, -1)  # (..., size)
+        return x if self.units is None else self.units(x)
 
 
 def mlp(inputs: int, hidden: int, outputs: int, layers: int = 2) -> nn.Sequential:
@@ -88,3 +109,13 @@ def mlp(inputs: int, hidden: int, outputs: int, layers: int = 2) -> nn.Sequentia
     for before, after in itertools.pairwise(sizes):
         parts += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*parts, nn.Linear(hidden, outputs))
+
+
+def row_moments(rows: np.ndarray) -> dict[str, list[float]]:
+    """Of each number of some rows (N, *row)."""
+    x = rows.reshape(len(rows), -1).astype(np.float64)
+    mean, sd = x.mean(0), x.std(0)
+    varies = sd > 1e-6 * np.abs(mean)
+    z = (x - mean) / np.where(varies, sd, 1)
+    kurtosis = np.where(varies, (z**4).mean(0), 1)
+    return {"mean": mean.tolist(), "sd": np.where(varies, sd, 0).tolist(), "kurtosis": kurtosis.tolist()}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..tasks.spec import TaskSpec
 from .contexts import build_context
-from .encoders import FieldEncoder, mlp
+from .encoders import FieldEncoder, Moments, mlp
 from .memory import CELLS, Shape, State
 from .standard import Standard
 
@@ -120,7 +120,7 @@ class MemoryModel(nn.Module):
         shape = Shape(config["hidden"], **common, input_scale=config["input_scale"], standard=standard, closed=closed)
         self.memory = CELLS[config["cell"]](self.inputs.size, shape, horizon)
         shape = Shape(config["context_hidden"], **common, input_scale=config["context_scale"])
-        self.context = build_context(spec, config["context"], shape, config["window"], horizon)
+        self.context = build_context(spec, config["context"], shape, config["window"], horizon, units=standard)
         self.spread = config.get("spread", "fixed")
         numbers = standard and self.kind != "classes"  # the predictor is about numbers in units of how much they vary
         self.register_buffer("usual", torch.zeros(()), persistent=numbers)
@@ -129,9 +129,10 @@ class MemoryModel(nn.Module):
         predictor = PREDICTORS[config["predictor"]]
         self.predictor = predictor(config["hidden"], self.context.size, config["predictor_hidden"], outputs)
 
-    def standardise(self, found: dict[str, dict[str, list[float]]], targets: tuple[float, float]) -> None:
-        """Tell the memory how much its inputs vary (mean and spread of what each field holds), and targets do."""
+    def standardise(self, found: Moments, targets: tuple[float, float]) -> None:
+        """Tell how much the inputs vary (mean and spread of what each field holds), and targets do."""
         moments = self.inputs.moments(found)
+        self.context.query.tell_units(found)
         if isinstance(standard := getattr(self.memory, "standard", None), Standard):
             standard.tell(*moments)
         self.usual.fill_(targets[0])

@@ -5,6 +5,7 @@ has been seen, but not in which order. q(y_k | pooled_k, x_k) against q(y_k | x_
 utility of memory, where the uncertainty of y_k alone takes noise for something to remember.
 """
 
+import numpy as np
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -19,10 +20,16 @@ class Probe(nn.Module):
         super().__init__()
         self.kind = spec.target_kind
         kind: Kind = "classifier" if self.kind == "classes" else "regression"
-        self.inputs = FieldEncoder(spec, spec.memory_input)
+        self.inputs = FieldEncoder(spec, spec.memory_input, units=True)
         self.encoder = mlp(self.inputs.size, hidden, hidden, layers=1)
         self.without = Detector(spec, kind, window, hidden)  # q(y_k | x_k)
         self.with_past = Detector(spec, kind, window, hidden, past=hidden)  # q(y_k | pooled_k, x_k)
+
+    def tell_units(self, past: dict[str, np.ndarray], windows: dict[str, np.ndarray]) -> None:
+        """How far the numbers go of past inputs (E, S, *row) and of windows (N, W, *row)."""
+        self.inputs.tell_units_of({name: rows.reshape(-1, *rows.shape[2:]) for name, rows in past.items()})
+        for each in (self.without, self.with_past):
+            each.tell_units(windows)
 
     def pooled(self, past: dict[str, Tensor]) -> Tensor:
         """Running max of E episodes' encoded inputs (E, S, ...): (E, S + 1, H), the first before any of them."""

@@ -1,10 +1,11 @@
-"""What is rare is loud: inputs in units of how much they usually vary."""
+"""Inputs in units of how much they vary: what is rare is loud to a memory, and a number like any other to the rest."""
 
 import torch
 from torch import Tensor, nn
 
 LOUD = 30.0  # what is rare arrives as about this, however rare it is
 LOUDEST = 90.0  # nothing is louder: three times as far as what is rare usually is
+QUIET = 1.0  # for whom what is rare is no louder than the rest: the far values of any number arrive as about this
 
 
 class Standard(nn.Module):
@@ -18,8 +19,9 @@ class Standard(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, loud: float = LOUD) -> None:
         super().__init__()
+        self.loud = loud
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
 
@@ -27,9 +29,15 @@ class Standard(nn.Module):
     def tell(self, mean: Tensor, sd: Tensor, kurtosis: Tensor) -> None:
         """Of each feature (size,). The root of its kurtosis is about how far the rare values are, in units of sd."""
         varies = sd > 1e-6 * mean.abs()
-        quieter = (LOUD / kurtosis.clamp(min=1).sqrt()).clamp(max=1)
+        quieter = (self.loud / kurtosis.clamp(min=1).sqrt()).clamp(max=1)
         self.mean.copy_(mean)
         self.scale.copy_(torch.where(varies, quieter / sd.clamp(min=1e-30), 0.0))
+
+    def first(self, size: int) -> "Standard":
+        """The same for the first so many features."""
+        part = Standard(size, self.loud)
+        part.mean, part.scale = self.mean[:size].clone(), self.scale[:size].clone()
+        return part
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., F) -> (..., F)."""

@@ -174,9 +174,10 @@ class GymTask:
         for name in ("observation", "reward"):
             finite = np.isfinite(arrays[name]).reshape(len(arrays[name]), -1).all(1)
             if not finite.all():
+                article = "an" if name == "observation" else "a"
                 raise FailedEpisode(
-                    f"{self.options.env_id} gave a {name} that is not finite at step {finite.argmin()} of the episode "
-                    f"of seed {seed}. {_again(seed)} Mend the environment, or clip its values with a wrapper."
+                    f"{self.options.env_id} gave {article} {name} that is not finite at step {finite.argmin()} of the "
+                    f"episode of seed {seed}. {_again(seed)} Mend the environment, or clip its values with a wrapper."
                 )
         return Episode(arrays, seed, terminated)
 

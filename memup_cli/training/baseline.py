@@ -95,8 +95,12 @@ def resolve(
     spec = spec_of(manifest)
     if not len(split_of(manifest, "validation")):
         raise UsageProblem(f"{manifest.run} has no episodes for validation; collect at least 2 training episodes")
+    asked = options.model_fields_set
+    begun = {} if restart else manifest.stages.get(f"train-baseline/{options.name}", {}).get("config", {})
+    begun = {name: value for name, value in begun.items() if name in TrainBaselineOptions.model_fields}
+    options = TrainBaselineOptions(**{**begun, **options.model_dump(exclude_unset=True)})  # goes on as it was
     check_goals(options, spec)
-    if "heads" in options.model_fields_set and not options.attends:
+    if "heads" in asked and not options.attends:
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
     return BaselineJob(manifest, spec, options, seed, device, restart, quiet)
 

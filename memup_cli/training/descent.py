@@ -95,7 +95,8 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
             kept_best = saved.get("kept_best", "")  # of 0.1.0 it is not known
             saved_at = update
-        note_resume(course.stage, f"update {update:,}", course.quiet)
+        if (update, update) not in course.earlier:  # where it is extended, that is said
+            note_resume(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
     result: dict[str, float] = {}
 

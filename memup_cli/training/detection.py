@@ -53,6 +53,7 @@ def train_detector(
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
     shuffled = torch.from_numpy(order)
     windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
+    detector.tell_units(reservoir.windows, reservoir.y)
     batch = batch_size(reservoir)
 
     def steps(rows: torch.Tensor) -> tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]:

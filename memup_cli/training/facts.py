@@ -38,6 +38,7 @@ class Facts:
     rare: bool  # some inputs are far from the usual ones
     begins: bool  # many of them at the start of an episode
     numbers: bool  # are predicted, not classes
+    returns: bool  # of rewards: an agent may act on what is predicted
     images: bool  # are what the memory reads
 
 
@@ -56,9 +57,10 @@ def facts_of(manifest: Manifest, spec: TaskSpec, detector: str, gamma: float) ->
         useful=told and probe_tells(manifest),
         events=float(np.mean([count for count, _ in found])) if found else 0.0,
         alike=float(np.mean(alike)) if alike else 0.0,
-        rare=(rare := rarest(moments_of(manifest, spec)) >= RARE),
+        rare=(rare := rarest(moments_of(manifest, spec), spec) >= RARE),
         begins=rare and _begins(manifest, spec),
         numbers=spec.target_kind != "classes",
+        returns=spec.target_kind == "return",
         images=bool(FieldEncoder(spec, spec.memory_input).images),
     )
 

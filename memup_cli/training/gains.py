@@ -5,6 +5,7 @@ What the memory has not learned yet has no gain either. So the stored scores alw
 needed, and only on a share of the visits to episodes does the running gain draw the targets among them.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -48,10 +49,11 @@ class _Networks(nn.Module):
     scale: Tensor
     largest: Tensor
 
-    def __init__(self, spec: TaskSpec) -> None:
+    def __init__(self, spec: TaskSpec, like: FieldEncoder) -> None:
         super().__init__()
         self.kind = spec.target_kind
         self.query = FieldEncoder(spec, spec.query)
+        self.query.units = copy.deepcopy(like.units)
         self.local = mlp(self.query.size, HIDDEN, spec.classes[spec.target] if self.kind == "classes" else 1, layers=1)
         self.gain = mlp(self.query.size, HIDDEN, 1, layers=1)
         self.register_buffer("scale", torch.zeros(()))  # mean local loss
@@ -79,11 +81,14 @@ class Gains:
     Among several processes each learns from its own slots; a checkpoint keeps the networks of the first.
     """
 
-    def __init__(self, spec: TaskSpec, options: TrainMemoryOptions, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, spec: TaskSpec, options: TrainMemoryOptions, seed: int, device: torch.device, like: FieldEncoder
+    ) -> None:
+        """like: the query of the model that learns."""
         self._targets, self._reach, self._seed = options.targets, options.reach, seed
         self._context: Kind = options.context
         with torch.random.fork_rng(devices=[]):  # the memory's noise stays what it is without these networks
-            self._networks = _Networks(spec).to(device)
+            self._networks = _Networks(spec, like).to(device)
         self._optimiser = Adam(self._networks.parameters(), lr=LR)
         self._updates = self._visits = 0
 
@@ -94,7 +99,8 @@ class Gains:
             return
         y, exists = tensors[TARGET][:, 0], tensors["exists"][:, 0]  # (B, K)
         with torch.no_grad():
-            errors = model.losses(model.predict(m[:, 0], c[:, 0]), y)
+            errors = model.losses(model.predict(m[:, 0], c[:, 0]), y) / model.unit**2
+        y = y if model.kind == "classes" else (y - model.usual) / model.unit
         query = {name: tensors[f"query.{name}"] for name in self._networks.query.names}
         if "which" in tensors:
             which = tensors["which"].view(tensors["exists"].shape)[:, 0]

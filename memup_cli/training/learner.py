@@ -48,7 +48,7 @@ class MemoryLearner:
         self._tables = TargetTables(self._slots, options.targets, spec, kept)
         carried = isinstance(model.context, CarriedContext)
         self._arrivals = Arrivals(model, own_seed, options, online) if online or carried else None
-        self._gains = Gains(spec, options, own_seed, device) if learns_gains(options) else None
+        self._gains = Gains(spec, options, own_seed, device, model.context.query) if learns_gains(options) else None
         self._restored = False
         self._names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
         by_rarity = options.rollout_sampling == "priority" and options.priority == "novelty"

@@ -14,6 +14,7 @@ from .extending import earlier_parts
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 from .memoryless import Comparison, train_without
+from .plan import BEGUN
 from .race import decided, described, forget, race
 from .stages import (
     conclude,
@@ -71,10 +72,13 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
         note = partial(record, job.manifest, "train-memory", still_ours=still_ours)
         made: dict[str, Any] = {"outputs": {}, "weights": {}}
         made |= {"inputs": inputs_of(job), "progress": progress, "earlier": job.earlier}
+        if agents := [stage for stage in job.manifest.stages if stage.startswith("train-agent/")]:
+            console.note(f"{', '.join(agents)}: on another memory; to be trained again after this", job.quiet)
         note("running", config=job.config, plan=job.plan.to_json(), **made)
         if job.plan.choices and not checkpoint.exists(job.folder):
-            settled = " ".join(described({choice.option: choice.value}) for choice in job.plan.choices)
-            console.note(f"planned, for reasons that --dry-run tells: {settled}", job.quiet)
+            open_yet = {name for rival in job.rivals for name in rival}  # said when it is decided
+            settled = {c.option: c.value for c in job.plan.choices if c.option not in open_yet and c.why != BEGUN}
+            console.note(f"planned, for reasons that --dry-run tells: {described(settled)}", job.quiet)
         try:
             raced = _raced(job, world, stop, still_ours)
             if raced is not None and raced is not job:

@@ -18,7 +18,7 @@ from .choosing import discount, scored_by
 from .extending import Earlier
 from .facts import facts_of
 from .goals import check_goals
-from .plan import NO_PLAN, Choice, Plan, settle
+from .plan import BEGUN, NO_PLAN, Choice, Plan, settle
 from .stages import (
     check_window,
     digests,
@@ -142,12 +142,16 @@ def _is_standardised(manifest: Manifest) -> bool:
 def _planned(
     manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, given: dict[str, Any], begun: dict[str, Any]
 ) -> Plan:
-    """What was begun goes on as it was; what begins is planned by what its data look like."""
-    if "plan" in begun:
-        return Plan.from_json(begun["plan"])
-    if begun:  # by a version without plans
-        known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields and n != "detector"}
-        return Plan(tuple(Choice(name, value, "as it was begun") for name, value in known.items() if name != "gamma"))
+    """What was begun goes on as it was, also what was given then; what begins is planned by what its data look like."""
+    if begun:
+        plan = Plan.from_json(begun.get("plan", {"choices": [], "rivals": []}))
+        why = {choice.option: choice.why for choice in plan.choices}
+        known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields}
+        known |= {
+            name: value for name, value in TrainMemoryOptions().model_dump().items() if name in set(NEWER) - {*known}
+        }
+        choices = [Choice(n, v, why.get(n, BEGUN)) for n, v in known.items() if n not in ("detector", "gamma")]
+        return Plan(tuple(choices), plan.rivals)
     if options.preset == "paper":
         paper = spec.recipes.get("paper", {})
         return Plan(tuple(Choice(name, value, "as in the paper") for name, value in paper.items()))

@@ -1,4 +1,4 @@
-"""Mean, spread and kurtosis of each of the memory's inputs over the training episodes: read once per run, and kept."""
+"""Mean, spread and kurtosis of what the networks see, over the training episodes: read once per run, and kept."""
 
 import contextlib
 import math
@@ -12,13 +12,13 @@ from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 
+from ..models.encoders import Moments
 from ..tasks.spec import TaskSpec
 from .blocks import blocks
 from .pasts import memory_inputs, stored_fields
 from .stages import digests, split_of
 
 NAME = "moments.json"
-Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbers, classes or image channels
 
 
 @dataclass
@@ -68,6 +68,7 @@ def moments_of(manifest: Manifest, spec: TaskSpec, keep: bool = False) -> Moment
     """Those of a run's training episodes; found once, and with `keep` kept in the run until there are others."""
     path = manifest.run / NAME
     made_from = {"inputs": digests(manifest, "train"), "episodes": len(split_of(manifest, "train"))}
+    made_from |= {"fields": _seen(spec)}
     with contextlib.suppress(StoreError):  # missing or damaged: found again
         kept = read_json(path)
         whole = kept.pop("checksum", None) == json_checksum(kept)
@@ -83,21 +84,27 @@ def moments_of(manifest: Manifest, spec: TaskSpec, keep: bool = False) -> Moment
     return _measured[key]
 
 
+def _seen(spec: TaskSpec) -> list[str]:
+    """Inputs of the memory, and what is known of a target."""
+    return list(dict.fromkeys((*spec.memory_input, *spec.query)))
+
+
 def measure(train: Trajectories, spec: TaskSpec) -> Moments:
     """Episode by episode: where they lie, and in which blocks they are read, changes nothing."""
     fields = {f.name: f for f in spec.fields}
     sums: dict[str, Sums] = {}
-    for name in spec.memory_input:
+    names = tuple(_seen(spec))
+    for name in names:
         (source,) = stored_fields((name,))
         sums[name] = Sums(spec.classes.get(source, 0), fields[source].is_image)
     for shard, group in train.groups():
-        for steps in blocks(shard, group, stored_fields(spec.memory_input), 1):
-            rows = memory_inputs(steps, spec, spec.memory_input)
+        for steps in blocks(shard, group, stored_fields(names), 1):
+            rows = memory_inputs(steps, spec, names)
             for name, values in rows.items():
                 sums[name].add(values, [a for a, _ in steps.episodes()])
     return {name: each.result() for name, each in sums.items()}
 
 
-def rarest(moments: Moments) -> float:
-    """The largest kurtosis of any input: that of noise is 2 or 3, of what comes in one of n steps about n."""
-    return max((max(found["kurtosis"], default=0.0) for found in moments.values()), default=0.0)
+def rarest(moments: Moments, spec: TaskSpec) -> float:
+    """The largest kurtosis of any memory input: of noise it is 2 or 3, of what comes in one of n steps about n."""
+    return max((max(moments[name]["kurtosis"], default=0.0) for name in spec.memory_input), default=0.0)

@@ -169,7 +169,7 @@ def _past_rows(shard: Shard, table: np.ndarray, kept: list[np.ndarray], spec: Ta
 
 def stored_fields(names: tuple[str, ...]) -> tuple[str, ...]:
     """Fields that memory inputs come from."""
-    return tuple("action" if name == PREVIOUS_ACTION else name for name in names)
+    return tuple(dict.fromkeys("action" if name == PREVIOUS_ACTION else name for name in names))
 
 
 def _past_fields(spec: TaskSpec) -> tuple[Field, ...]:

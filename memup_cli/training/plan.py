@@ -9,6 +9,7 @@ from typing import Any
 from ..configs import TrainMemoryOptions
 from .facts import Facts
 
+BEGUN = "as it was begun"  # why an option is not planned anew
 MOST_TARGETS = 10
 SHORTEST, LONGEST = 5, 20  # steps of a rollout
 ROLLOUTS = 10  # of a short episode: targets lie behind a rollout's end, and gradients reach back to what they need
@@ -88,7 +89,8 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
         few = "one step of an episode stands" if facts.events == 1 else f"{facts.events:.3g} steps of an episode stand"
         draft(f"{few} out", targets=count)
         draft("a state that has just read the step is asked, too", at_targets=True)
-        draft("what is certain is to be predicted right, too", explore=0.1)
+        if facts.returns:
+            draft("an agent may ask what is certain, too", explore=0.1)
         if facts.useful and not {"scores", "detector"} & set(given):
             draft("the probe found what the past explains", select="utility")
     if (draft.value("targets") or 1) > 1:

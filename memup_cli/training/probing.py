@@ -48,6 +48,8 @@ def train_probe(
     held_out = min(MOST_HELD_OUT, max(2, len(order) // 5))
     held, train = order[:held_out], order[held_out:]
     batches = _Batches(events, probe.kind != "classes", device)
+    probe.tell_units(events.past, events.steps.windows)
+    gain.tell_units(events.steps.windows)
     generator = torch.Generator().manual_seed(config.seed)
     at_once = batch_size(events.steps)
     size = int(np.clip(at_once * events.episodes / len(events.seen), 2, 64))  # episodes
@@ -155,7 +157,7 @@ class _Batches:
         self._events, self._device = events, device
         y = events.steps.y
         if scaled:  # so that a gain is a part of the variance
-            y = ((y - y.mean()) / max(float(y.std()), 1e-6)).astype(np.float32)
+            y = ((y - y.mean()) / (float(y.std()) or 1.0)).astype(np.float32)
         self._y = torch.from_numpy(y)
 
     def rows(self, which: np.ndarray) -> np.ndarray:

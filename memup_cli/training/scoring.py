@@ -52,6 +52,7 @@ from .stages import (
 from .uncertainty import summary, write_scores
 
 TRIED = "gammas.json"  # what was found with each gamma so far
+NETWORKS = 2  # of detectors; those of 0.1.0, the first, saw numbers in the units in which they came
 
 
 def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: bool, quiet: bool) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _trained_detector(
     detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
     weights = manifest.run / "detector" / f"{config.detector}.safetensors"
     described = weights.with_suffix(".json")
-    made_from = {"config": vars(config), "inputs": digests(manifest, *STORED)}
+    made_from = {"config": vars(config), "inputs": digests(manifest, *STORED), "networks": NETWORKS}
     data = read_file(weights) if weights.exists() else b""
     digest = hashlib.sha256(data).hexdigest()
     with contextlib.suppress(DamagedData):  # a damaged detector is made again

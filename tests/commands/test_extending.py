@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,6 @@ def test_more_updates_go_on_from_the_last_ones(memup, maze, stage):
     assert "extended at 40 to 70 updates" in done.err
     assert "follows the cosine over 70 updates" in done.err
     assert "not exactly that of 70 from the start" in done.err
-    assert "resuming at update 40" in done.err
     assert (entry(memup, stage)["config"]["updates"], entry(memup, stage)["progress"]["done"]) == (70, 70)
     expected = results(maze, folder, stage)
     assert "up to date" in memup(*command, "--updates", 70).out
@@ -107,6 +107,28 @@ def test_what_was_done_counts_as_it_was_done_however_often_more_is_asked():
     assert twice == Schedule(90, ((40, 40),))
     assert (twice.share(39), twice.share(40)) == (39 / 40, 40 / 90)
     assert twice.extended(60, 120) == Schedule(120, ((40, 40), (90, 60)))
+
+
+def test_what_is_left_out_is_as_it_was_begun(memup, maze):
+    memup(*MEMORY, "--updates", 20, "--lr", 2e-3)
+    memup(*BASELINE, "--updates", 20)
+    memup("train-agent", "--run", "run", "--envs", 4, "--hidden", 8, "--iteration-steps", 200, "--steps", 400)
+    before = entry(memup, "train-memory")
+    for command in (["score"], MEMORY[:1], BASELINE[:5], ["train-agent"]):
+        assert "up to date" in memup(*command, "--run", "run").out
+    assert entry(memup, "train-memory") == before
+    (memup.folder / "plan.toml").write_text(memup("train-memory", "--run", "run", "--dry-run").out)
+    assert "up to date" in memup("train-memory", "--run", "run", "--config", "plan.toml").out
+    given = memup("train-memory", "--run", "run", "--config", "plan.toml", "--updates", 30, "--dry-run").out
+    assert tomllib.loads(given)["train-memory"]["updates"] == 30
+    assert "lr was 0.002 and is now 0.001" in memup("train-memory", "--run", "run", "--lr", 1e-3, code=2).err
+    more = memup("train-memory", "--run", "run", "--updates", 30)
+    assert "train-agent/ppo: on another memory; to be trained again after this" in more.err
+    assert (entry(memup, "train-memory")["config"]["lr"], entry(memup, "train-memory")["config"]["updates"]) == (
+        2e-3,
+        30,
+    )
+    assert memup("verify", "--run", "run", "--json").json["ok"], "the agent is stale, its memory is not damaged"
 
 
 @pytest.mark.parametrize("agent", ["ppo", "qrdqn"])

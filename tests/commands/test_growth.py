@@ -207,6 +207,7 @@ def test_later_stages_say_that_the_run_grew(memup, maze):
     assert grew in memup("evaluate", "memory", "--run", "run", code=3).err
     stages = memup("status", "--run", "run", "--json").json["stages"]
     assert stages["score"]["stale"] == ["train", "test"]
+    assert memup("verify", "--run", "run", "--json").json["ok"], "there are fewer scores than episodes, none is damaged"
     assert set(stages["train-memory"]["stale"]) == {"train", "scores"}
     memup("collect", "--run", "run", "--episodes", 1500)
     assert "from 300 to 1,500 episodes" in memup("score", "--run", "run", "--updates", 600, code=3).err

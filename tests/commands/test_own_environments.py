@@ -16,11 +16,13 @@ import gymnasium
 import numpy
 from gymnasium import spaces
 
+UNIT, PAYS = (2.0 ** int(os.environ.get(name, "0")) for name in ("UNIT", "PAYS"))
+
 class Match(gymnasium.Env):
     observation_space = spaces.Dict(
         cue=spaces.Discrete(3),
-        asked=spaces.Box(0, 1, (1,), numpy.float32),
-        noise=spaces.Box(-1, 1, (2,), numpy.float32),
+        asked=spaces.Box(0, UNIT, (1,), numpy.float32),
+        noise=spaces.Box(-UNIT, UNIT, (2,), numpy.float32),
     )
     action_space = spaces.Discrete(2)
 
@@ -31,8 +33,8 @@ class Match(gymnasium.Env):
     def _shown(self):
         return {
             "cue": self.cue if self.steps == 1 else 0,
-            "asked": numpy.full(1, self.steps == 6, numpy.float32),
-            "noise": self.np_random.uniform(-1, 1, 2).astype(numpy.float32),
+            "asked": UNIT * numpy.full(1, self.steps == 6, numpy.float32),
+            "noise": UNIT * self.np_random.uniform(-1, 1, 2).astype(numpy.float32),
         }
 
     def reset(self, *, seed=None, options=None):
@@ -47,7 +49,7 @@ class Match(gymnasium.Env):
             raise RuntimeError("simulator lost")
         reward = float("nan") if os.environ.get("FAILS") == "nan" and self.steps == 3 else 0.0
         if self.steps == 6:
-            reward = 1.0 if action + 1 == self.cue else -1.0
+            reward = PAYS if action + 1 == self.cue else -PAYS
         self.steps += 1
         return self._shown(), reward, self.steps == 9, False, {}
 
@@ -83,6 +85,27 @@ def test_an_environment_next_to_the_user_goes_through_all_stages(memup, here, na
     (here / named.removesuffix(".py")).with_suffix(".py").unlink()
     gone = memup("evaluate", "agent", "--run", "run", "--episodes", 2, code=2)
     assert re.search(rf"--import {named}: there is no .*Run the command in the folder", gone.err)
+
+
+def test_it_does_not_matter_in_what_an_environment_measures(memup, here):
+    """Powers of two are exact, so all that is learned is the same to the last bits."""
+    found = []
+    for unit, pays in ((0, 0), (12, -9), (-10, 7)):
+        how = {"env": {"UNIT": str(unit), "PAYS": str(pays)}}
+        run = ["--run", f"run{len(found)}", "--json"]
+        memup("collect", "gym", "--import", "match.py", *SMALL[:-2], *run, **how)
+        scored = memup("score", *run, "--gamma", 0.5, "--detector", "probe", "--updates", 200).json
+        memory = memup("train-memory", *run, "--updates", 80, "--evaluate-every", 40, "--select", "surprise").json
+        command = ["train-agent", *run, "--steps", 800, "--envs", 4, "--iteration-steps", 200]
+        for agent in ("ppo", "ppo-lstm", "qrdqn"):
+            memup(*command, "--agent", agent, **how)
+        played = [
+            memup("evaluate", "agent", *run, "--agent", a, "--episodes", 20, **how).json for a in ("ppo", "qrdqn")
+        ]
+        returns = [each["return_mean"] / 2**pays for each in played]
+        found.append([scored["separation"], scored["probe"]["explained"], memory["explained"], *returns])
+    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert found[2] == pytest.approx(found[0], rel=1e-4)
 
 
 @pytest.mark.parametrize(

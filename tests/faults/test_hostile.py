@@ -245,7 +245,7 @@ gymnasium.register("Extreme-v0", Extreme)
 def test_a_detector_whose_loss_is_not_finite_writes_no_scores(memup, tally):
     (memup.folder / "extreme.py").write_text(ENVIRONMENT)
     memup("collect", "gym", "--import", "extreme", "--env-id", "Extreme-v0", "--episodes", 9, "--run", "run")
-    failed = memup("score", "--run", "run", "--updates", 20, code=65)
+    failed = memup("score", "--run", "run", "--updates", 20, "--gamma", 1, code=65)
     assert "finite" in failed.err
     assert not list((memup.folder / "run").glob("scores/*/*/*/score/c.*"))
     assert memup("status", "--run", "run", "--json").json["stages"]["score"]["status"] == "failed"

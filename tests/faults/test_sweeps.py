@@ -25,9 +25,10 @@ FAULTS = {
     "from:28": {0, 74},
     "once:5": {0, 74},
     "did:2": {0, 74},
+    "once:2": {0, 74},
 }
 # Dying before a call is dying after the one before it, and torn dies before every call that writes nothing.
-EVERYWHERE = ["torn", "from:28", "once:5", "did:2"]
+EVERYWHERE = ["torn", "from:28", "once:5", "did:2", "once:2"]
 
 
 def status(run: Path, stage: Stage) -> str:

@@ -9,7 +9,7 @@ import torch
 
 from memup_cli.models.memory import CELLS, Shape
 from memup_cli.models.standard import LOUD, LOUDEST, Standard
-from memup_cli.tasks.spec import PREVIOUS_ACTION
+from memup_cli.tasks.spec import PREVIOUS_ACTION, TaskSpec
 from memup_cli.training.facts import target_moments
 from memup_cli.training.moments import NAME, measure, moments_of
 from memup_cli.training.stages import open_run, spec_of, split_of
@@ -87,7 +87,9 @@ def test_what_is_rare_has_a_large_kurtosis_and_noise_has_not():
     kurtosis = sums.result()["kurtosis"]
     assert kurtosis[0] == pytest.approx(998.0, rel=1e-3)
     assert kurtosis[1] == pytest.approx(3, abs=0.6)
-    assert rarest({"x": sums.result()}) == max(kurtosis)
+    asked = {"mean": [0.0], "sd": [0.1], "kurtosis": [5000.0]}  # not an input of the memory
+    spec = TaskSpec((), memory_input=("x",), query=("asked",), target="y", target_kind="scalar")
+    assert rarest({"x": sums.result(), "asked": asked}, spec) == max(kurtosis)
 
 
 def test_channels_of_images_have_their_own_moments():

@@ -23,6 +23,7 @@ ONE = Facts(
     rare=True,
     begins=False,
     numbers=True,
+    returns=True,
     images=False,
 )
 
@@ -36,6 +37,8 @@ def test_one_surprise_in_a_long_episode():
     assert (plan["targets"], plan["rollout"], plan["replay"], plan["novelty_gates"]) == (1, 20, 0.5, True)
     assert (plan["rollout_sampling"], plan["stretch"]) == ("priority", 10), "a walk of a fifth of an episode"
     assert plan["spread"] == "learned"
+    assert plan["explore"] == 0.1
+    assert "explore" not in values(replace(ONE, returns=False)), "nobody acts on it"
     assert "starts" not in plan
     assert values(replace(ONE, begins=True))["starts"] == 0.25
     assert "lr" not in plan
