@@ -125,13 +125,14 @@ def is_up_to_date(
             f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}.{why} Use --restart to "
             "discard its result, or another --run."
         )
-    if entry.get("inputs") != inputs:
-        if grew := growth_since(manifest, entry.get("inputs", {})):
+    recorded = entry.get("inputs", {})
+    if {name: recorded.get(name) for name in inputs} != inputs:  # 0.1.0 also had the test episodes
+        if grew := growth_since(manifest, recorded):
             raise StageMissing(
                 f"{grew} since {stage} was run on {manifest.run}. Run `{again(manifest, stage, restart=True)}` to run "
                 "it again on those there are now."
             )
-        names = [n for n in inputs if entry.get("inputs", {}).get(n) != inputs[n]]
+        names = [n for n in inputs if recorded.get(n) != inputs[n]]
         raise StageMissing(
             f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
             "run it again on those there are now."

@@ -242,6 +242,9 @@ def test_a_run_of_0_1_0_opens_trains_and_evaluates(memup):
     found = memup("evaluate", "memory", "--run", "run", "--json").json
     assert found["episodes"] == 10
     assert found["explained_interval"][0] < 0.5
+    assert "up to date" in memup("train-memory", "--run", "run").out
+    done = json.loads((memup.folder / "run/manifest.json").read_text())["stages"]["train-memory"]["progress"]["done"]
+    assert memup("train-memory", "--run", "run", "--updates", done + 10, "--json").json["updates"] == done + 10
     memup("train-memory", "--run", "run", "--updates", 30, "--hidden", 8, "--restart")
     memup("train-agent", "--run", "run", "--steps", 300, "--envs", 4)
     memup("report", "run")
