@@ -122,7 +122,19 @@ class TrainMemoryOptions(BaseModel):
             "rollout_sampling",
             "stretch",
         }
-        | {"replay", "starts", "hidden", "novelty_gates", "context", "predictor", "spread", "updates", "lr", "average"}
+        | {
+            "replay",
+            "starts",
+            "hidden",
+            "predictor_hidden",
+            "novelty_gates",
+            "context",
+            "predictor",
+            "spread",
+            "updates",
+            "lr",
+            "average",
+        }
     )
 
     preset: Literal["fast", "paper"] = Field(

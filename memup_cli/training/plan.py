@@ -17,7 +17,6 @@ ALIKE = 0.1  # of the targets look like another one of their episode: then the s
 WALK, WALKS = 1000, 1000  # steps that a walker goes on in an update; updates in which it comes through an episode
 PASSES = 5  # updates in which it comes through a shorter one
 NEAR_TARGETS = 4
-CONTEXTS: dict[str, dict[str, Any]] = {"window": {}, "totals": {"predictor_hidden": 256}}  # which learns what they mean
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
             draft("the probe found what the past explains", select="utility")
     if (draft.value("targets") or 1) > 1:
         draft("what is asked picks out what is remembered", predictor="gated")
-        draft("several outcomes are kept apart", hidden=128, lr=3e-3, updates=20_000)
+        draft("several outcomes are kept apart", hidden=128, predictor_hidden=256, lr=3e-3, updates=20_000)
     if facts.numbers:
         draft("what cannot be known yet counts less", spread="learned")
     if facts.rare and not facts.images:
@@ -129,5 +128,5 @@ def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:
         return tuple(rates) if round(facts.events) > 1 else ()
     # Or each is about what came since the one before: then the next one is enough, and what is older can go.
     next_one = {"context": "point", "near": True, "targets": 1, "horizon": round(1 / max(facts.events, 1), 3)}
-    known = ({"context": kind, "near": False, **rate, **wide} for kind, wide in CONTEXTS.items() for rate in rates)
-    return *known, {**next_one, "predictor": "mlp", "hidden": 64, "lr": 1e-3}
+    known = ({"context": kind, "near": False, **rate} for kind in ("window", "totals") for rate in rates)
+    return *known, {**next_one, "predictor": "mlp", "hidden": 64, "predictor_hidden": 128, "lr": 1e-3}

@@ -65,7 +65,7 @@ def test_walks_grow_with_the_length_of_episodes(length, steps):
 
 def test_several_surprises_are_targets_at_once_and_need_room():
     plan = values(replace(ONE, events=9.7, numbers=False))
-    assert (plan["targets"], plan["hidden"], plan["lr"]) == (10, 128, 3e-3)
+    assert (plan["targets"], plan["hidden"], plan["predictor_hidden"], plan["lr"]) == (10, 128, 256, 3e-3)
     assert "spread" not in plan, "classes have none"
     assert values(replace(ONE, events=40.0))["targets"] == 10
 
