@@ -143,11 +143,12 @@ def _table(data: dict[str, Any]) -> Any:
         (name, threshold), *_ = data["threshold"].items()
         verdict = f": solved ({name} {'of at least' if name == 'accuracy' else 'below'} {threshold:g})"
     least, most = data["explained_interval"]
+    over = "" if data["matters"] == "scores" else f"{data['steps']:,} steps of "  # by scores they have weights
     text = (
         f"Explained beyond what needs no memory: {console.percent(data['explained'])} (95% interval "
         f"{console.percent(least)} to {console.percent(most)})\n"
-        f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {data['steps']:,} steps of "
-        f"{data['episodes']:,} test episodes{verdict}"
+        f"{main} {data[main]:.4g} (95% interval {low:.4g} to {high:.4g}) over {over}{data['episodes']:,} test "
+        f"episodes{verdict}"
     )
     if data["nothing_to_explain"]:
         text = f"There is nothing to explain: without a memory the predictions are right already.\n{text}"
@@ -202,7 +203,10 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
 
 
 def _agent_table(data: dict[str, Any]) -> Any:
+    from rich.console import Group
     from rich.table import Table
+
+    from ..runs import quoted
 
     table = Table(
         title=f"{data['run']}: {data['agent']}, {data['episodes']:,} episode{'s' * (data['episodes'] > 1)} each",
@@ -220,7 +224,7 @@ def _agent_table(data: dict[str, Any]) -> Any:
         table.add_row(
             way, *success, f"{row['return_mean']:.4g}", f"{low:.4g} to {high:.4g}", f"{row['length_mean']:,.1f}"
         )
-    return table
+    return Group(table, f"Next: memup report {quoted(data['run'])}")
 
 
 agent = command_function(

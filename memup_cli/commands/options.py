@@ -68,8 +68,7 @@ def command_function(
         )
         for name, (key, field) in fields.items()
     ]
-    if shown:
-        parameters.append(_HELP_ALL)
+    parameters.append(_help_all(hidden=not shown))
 
     def call(help_all: bool = False, **given: Any) -> None:
         run(**given)
@@ -87,17 +86,20 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-_HELP_ALL = inspect.Parameter(
-    "help_all",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=False,
-    annotation=Annotated[
-        bool,
-        typer.Option(
-            "--help-all", metavar="", callback=_show_all, is_eager=True, help="Show all options.", show_default=False
-        ),
-    ],
-)
+def _help_all(hidden: bool) -> inspect.Parameter:
+    """hidden: where --help shows all."""
+    option = typer.Option(
+        "--help-all",
+        metavar="",
+        callback=_show_all,
+        is_eager=True,
+        help="Show all options.",
+        show_default=False,
+        hidden=hidden,
+    )
+    return inspect.Parameter(
+        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+    )
 
 
 def _option(name: str, field: FieldInfo) -> str:

@@ -108,7 +108,7 @@ def _table(data: dict[str, Any]) -> Any:
     from ..runs import collect_command, quoted
 
     task = dict(data["task"])
-    title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items())})"
+    title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items() if v is not None)})"
     table = Table(title=title, title_justify="left")
     for column in ("stage", "status", "done", "of", "when", "where"):
         table.add_column(column, justify="right" if column in ("done", "of") else "left")
