@@ -14,7 +14,7 @@ from ..errors import UsageProblem
 from ..models.encoders import FieldEncoder
 from ..models.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
-from .choosing import discount, scored_by
+from .choosing import discount, probe_tells, scored_by
 from .extending import Earlier
 from .facts import facts_of
 from .goals import check_goals
@@ -157,6 +157,8 @@ def _planned(
         return Plan(tuple(Choice(name, value, "as in the paper") for name, value in paper.items()))
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
+    if detector and probe_tells(manifest) and not {"select", "scores", "detector"} & set(given):
+        detector = "probe"  # what is noise by its scores is no event
     return settle(facts_of(manifest, spec, detector, gamma), given)
 
 

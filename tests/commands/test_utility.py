@@ -62,6 +62,15 @@ def test_the_probe_tells_the_junction_from_noise(memup, noisy):
     assert "scored" in memup(*PROBE).out
 
 
+def test_noise_is_no_event_for_the_plan(memup, noisy):
+    def planned(*given: object) -> dict:
+        found = memup("train-memory", "--run", "run", "--dry-run", "--json", *given).json["plan"]["choices"]
+        return {choice["option"]: choice["value"] for choice in found}
+
+    assert (planned()["select"], planned()["targets"]) == ("utility", 1)
+    assert planned("--select", "surprise")["targets"] == 4, "the junction and three distractors"
+
+
 def test_both_selections_train_from_the_probes_scores(memup, noisy):
     for select, detector in (("utility", "probe"), ("surprise", "quantile")):
         memup(*TRAIN, "--select", select, "--restart")
