@@ -129,4 +129,4 @@ def _rivals(facts: Facts, flat: bool) -> tuple[dict[str, Any], ...]:
     # Or each is about what came since the one before: then the next one is enough, and what is older can go.
     next_one = {"context": "point", "near": True, "targets": 1, "horizon": round(1 / max(facts.events, 1), 3)}
     known = ({"context": kind, "near": False, **rate} for kind in ("window", "totals") for rate in rates)
-    return *known, {**next_one, "predictor": "mlp", "hidden": 64, "predictor_hidden": 128, "lr": 1e-3}
+    return {**next_one, "predictor": "mlp", "hidden": 64, "predictor_hidden": 128, "lr": 1e-3}, *known

@@ -1,7 +1,8 @@
 """Short trainings that decide what the data do not tell: successive halving on the validation episodes.
 
 Each rival is trained with the schedule of the whole training, for a small part of it. The better half goes on for as
-long again, until one is left. What was found is kept, so that a race that is killed goes on where it was.
+long again, until one is left, or until one explains so much that there is no need to look further: the cheapest comes
+first. What was found is kept, so that a race that is killed goes on where it was.
 """
 
 import contextlib
@@ -22,6 +23,7 @@ from .world import ALONE
 
 SHARE = 60  # of the updates: what each rival has in the first round
 LEAST = 25  # updates that say anything; with fewer there is no race
+ENOUGH = 0.1  # of the loss of the best constant: a rival that has no more is taken
 NAME = "race.json"  # in the folder of the memory
 
 
@@ -46,13 +48,14 @@ def race(job: MemoryJob, stop: StopFlag, still_ours: Callable[[], None]) -> int 
     while len(left) > 1:
         for number in left:
             key = f"{number} after {length}"
-            if key in found["losses"]:
-                continue
-            loss = _train_rival(job, number, length, stop, still_ours)
-            if loss is None:
-                return None
-            found["losses"][key] = loss
-            write_durably(path, to_json(found), still_ours)
+            if key not in found["losses"]:
+                loss = _train_rival(job, number, length, stop, still_ours)
+                if loss is None:
+                    return None
+                found["losses"][key] = loss
+                write_durably(path, to_json(found), still_ours)
+            if found["losses"][key] <= ENOUGH:
+                return number
         left = sorted(left, key=lambda number: found["losses"][f"{number} after {length}"])[: (len(left) + 1) // 2]
         length *= 2
     return left[0]
@@ -85,7 +88,7 @@ def forget(job: MemoryJob) -> None:
 def _train_rival(
     job: MemoryJob, number: int, length: int, stop: StopFlag, still_ours: Callable[[], None]
 ) -> float | None:
-    """Train a rival up to so many updates; its error then, or None if stopped before."""
+    """Train a rival up to so many updates; its loss then, in parts of the best constant's, or None if stopped."""
     own = replace(changed_by(job, job.rivals[number]), stage=f"rival-{number}", earlier=())
     console.note(f"plan: trying {described(job.rivals[number])}, {length:,} updates", job.quiet)
     _, learner = begin(own, ALONE)
@@ -95,4 +98,5 @@ def _train_rival(
     metrics = descend(course, learner, stop, still_ours)
     if metrics["stopped"]:
         return None
-    return float(metrics["nll"] if "nll" in metrics else metrics["mse"])
+    found = course.evaluate()
+    return found.loss / max(found.constant().loss, 1e-12)

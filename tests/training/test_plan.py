@@ -72,11 +72,11 @@ def test_several_surprises_are_targets_at_once_and_need_room():
 
 def test_surprises_that_look_alike_race_for_what_tells_them_apart():
     alike = settle(replace(ONE, events=10.0, alike=0.9), {})
-    assert [(r["context"], r["lr"]) for r in alike.rivals[:4:3]] == [("window", 1e-2), ("totals", 3e-3)]
-    assert [alike.rivals[4][name] for name in ("context", "near", "targets", "horizon")] == ["point", True, 1, 0.1]
+    assert [(r["context"], r["lr"]) for r in alike.rivals[1::3]] == [("window", 1e-2), ("totals", 3e-3)]
+    assert [alike.rivals[0][name] for name in ("context", "near", "targets", "horizon")] == ["point", True, 1, 0.1]
     alike = replace(alike, rivals=tuple({n: v for n, v in r.items() if n != "lr"} for r in alike.rivals[::2]))
-    assert [rival["near"] for rival in alike.undecided({"context": "point"})] == [False, True]
-    assert [rival["context"] for rival in alike.undecided({"near": False})] == ["window", "totals", "point"]
+    assert [rival["near"] for rival in alike.undecided({"context": "point"})] == [True, False]
+    assert [rival["context"] for rival in alike.undecided({"near": False})] == ["point", "window", "totals"]
 
 
 def test_where_no_step_stands_out_the_current_one_races_with_near_and_far_ones():
@@ -113,7 +113,7 @@ def test_what_is_given_comes_first_and_counts_for_the_rest():
 def test_a_decided_plan_is_what_was_recorded():
     plan = settle(replace(ONE, events=10.0, alike=1.0), {})
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
-    decided = plan.decided(plan.rivals[2], "won")
+    decided = plan.decided(plan.rivals[3], "won")
     assert decided.undecided({}) == ()
     assert decided.options({}).context == "totals"
 
@@ -151,10 +151,21 @@ def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored)
     memup.killed(*TRAIN, at="run/rival-1/checkpoint-*.pt")
     assert recorded(memup)["plan"]["rivals"], "it was in time"
     again = memup(*TRAIN).err
-    assert "--context window" not in again.split("plan: trying")[1], "the first rival is not trained again"
+    assert "--context point" not in again.split("plan: trying")[1], "the first rival is not trained again"
     assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
     assert not list((memup.folder / "run").glob("rival-*"))
     assert "up to date" in memup(*TRAIN).out
+
+
+def test_who_explains_nearly_all_at_once_ends_the_race(memup, scored):
+    shutil.copytree(scored, memup.folder / "run")
+    memup(*TRAIN)
+    path = memup.folder / "run/memory/race.json"
+    found = json.loads(path.read_text())
+    assert sorted(found["losses"].values())[0] > 0.5, "in parts of what guessing costs"
+    path.write_text(json.dumps({**found, "losses": {"0 after 25": 0.7, "1 after 25": 0.09}}))
+    assert "plan: trying" not in memup(*TRAIN, "--restart").err
+    assert recorded(memup)["config"]["context"] == found["made_from"]["rivals"][1]["context"]
 
 
 def test_a_race_on_other_episodes_is_run_again(memup, scored):
