@@ -37,7 +37,9 @@ class TrainAgentOptions(BaseModel):
         8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
     )
     checkpoint: Literal["best", "last"] = Field(
-        "last", description="Which weights of the memory.", json_schema_extra=SENSES
+        "best",
+        description="Which weights of the memory: the best on the validation episodes, or the last ones.",
+        json_schema_extra=SENSES,
     )
     eyes: Literal["own", "imitated", "memory"] | None = Field(
         None,

@@ -67,5 +67,5 @@ class EvaluateBaselinesOptions(BaseModel):
 
     episodes: int | None = Field(None, ge=1, description="Test episodes (default: all).")
     checkpoint: Literal["best", "last"] = Field(
-        "last", description="Which weights; best is the one with the lowest error on these same test episodes."
+        "best", description="Which weights: those with the lowest error on the validation episodes, or the last ones."
     )

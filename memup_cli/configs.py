@@ -347,7 +347,7 @@ class EvaluateOptions(BaseModel):
 
     episodes: int | None = Field(None, ge=1, description="Test episodes (default: all).")
     checkpoint: Literal["best", "last"] = Field(
-        "last", description="Which weights; best are those with the lowest error on the validation episodes."
+        "best", description="Which weights: those with the lowest error on the validation episodes, or the last ones."
     )
     bins: int = Field(5, ge=1, le=100, description="Ranges of dependency length in the table.")
     timelines: int = Field(3, ge=0, le=32, description="Test episodes to draw step by step in `memup report`.")

@@ -23,7 +23,7 @@ from .environments import check_space
 from .senses import OBSERVATION
 
 
-def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "last", device: str = "cpu") -> "Memory":
+def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "best", device: str = "cpu") -> "Memory":
     """The memory that `memup train-memory` trained in a run folder; device: cpu, cuda, cuda:1, ... or auto."""
     if checkpoint not in ("best", "last"):
         raise UsageProblem(f"there is no checkpoint {checkpoint!r}; use best or last")

@@ -56,7 +56,8 @@ def _text(summary: dict[str, Any]) -> str:
         f"{run}: {model}, {summary['updates']:,} updates"
         f"{', as good as asked,' if summary['early'] else ''} at {summary['updates_per_second']:.3g} a second "
         f"({summary['data_wait_share']:.1%} of the time waiting for data)",
-        f"Test {main} at the steps that matter: {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
+        f"On validation episodes, at the steps that matter: {main} {summary[main]:.4g} "
+        f"(best {summary[f'best_{main}']:.4g})",
         f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most; "
         f"{console.human_bytes(summary['saved_tensor_bytes'])} are kept for the backward pass of an update",
         f"Next: memup evaluate baselines --run {quoted(run)}",

@@ -173,9 +173,9 @@ def test_an_agent_acts_only_on_the_memory_it_was_trained_on(memup, run):
     memup(*TRAIN, "--steps", 3000)
     (run / "agent/ppo/config.json").write_text('{"memory": "../elsewhere"}')  # for people: nothing depends on it
     memup("evaluate", "agent", "--run", "run", "--episodes", 5)
-    weights = run / "memory/last.safetensors"
+    weights = run / "memory/best.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
-    assert "memory/last.safetensors" in memup("evaluate", "agent", "--run", "run", "--episodes", 5, code=65).err
+    assert "memory/best.safetensors" in memup("evaluate", "agent", "--run", "run", "--episodes", 5, code=65).err
 
 
 def test_links_in_a_run_are_refused(memup, run):
