@@ -89,10 +89,10 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
         few = "one step of an episode stands" if facts.events == 1 else f"{facts.events:.3g} steps of an episode stand"
         draft(f"{few} out", targets=count)
         draft("a state that has just read the step is asked, too", at_targets=True)
-        if facts.returns:
-            draft("an agent may ask what is certain, too", explore=0.1)
         if facts.useful and not {"scores", "detector"} & set(given):
             draft("the probe found what the past explains", select="utility")
+        if facts.returns and draft.value("select") != "utility":  # which would explore noise
+            draft("an agent may ask what is certain, too", explore=0.1)
     if (draft.value("targets") or 1) > 1:
         draft("what is asked picks out what is remembered", predictor="gated")
         draft("several outcomes are kept apart", hidden=128, predictor_hidden=256, lr=3e-3, updates=20_000)

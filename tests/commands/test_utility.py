@@ -76,7 +76,7 @@ def test_both_selections_train_from_the_probes_scores(memup, noisy):
         memup(*TRAIN, "--select", select, "--restart")
         config = Manifest.load(noisy).stages["train-memory"]["config"]
         assert config["detector"] == detector
-        assert config["explore"] == 0.1
+        assert config.get("explore", 0.0) == (0.1 if select == "surprise" else 0.0)
     assert memup("evaluate", "memory", "--run", "run", "--json").json["episodes"] == 20
 
 

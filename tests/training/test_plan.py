@@ -49,6 +49,7 @@ def test_one_surprise_in_a_long_episode():
 def test_what_the_past_explains_selects_where_a_probe_found_it():
     useful = replace(ONE, useful=True)
     assert values(useful)["select"] == "utility"
+    assert "explore" not in values(useful), "that would draw noise"
     assert "select" not in values(useful, select="uniform")
     assert "select" not in values(useful, scores="online")
     assert "select" not in values(ONE)
