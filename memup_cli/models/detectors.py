@@ -4,8 +4,8 @@ quantile     quantiles of the (discounted) return, as in QR-DQN; score = their s
 classifier   class probabilities from a local window; score = their entropy, or -log p(y_k)
 regression   the value from a local window; score = the absolute error
 probe        how much of the largest gain from the past steps of this kind have (models/probe.py); score = that, 0 to 1
-All see the last `window` steps of the query fields, padded with zeros at an episode's start. Numbers that are seen or
-predicted are in units of how far they go in the sample, so that it does not matter in what they were measured.
+All see the last `window` steps of the query fields, padded with zeros at an episode's start. Numbers that are seen
+(if they are of an extraordinary size) or predicted are in units of how far they go in the sample.
 """
 
 from typing import Literal

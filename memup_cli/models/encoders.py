@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .images import SIZE, SMALLEST, ImageEncoder
-from .standard import QUIET, Standard
+from .standard import Standard, Units
 
 Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbers, classes or image channels
 AS_IT_IS = {"mean": [0.0], "sd": [1.0], "kurtosis": [1.0]}
@@ -19,8 +19,8 @@ class FieldEncoder(nn.Module):
     """Concatenates some fields of a step, in the order given. A class number out of range gives a row of zeros.
 
     Images go through convolutions, which are trained with whatever is on top; with `flat` they stay numbers. With
-    `standard` their channels are in units of how much these vary; see standard.py. With `units` numbers are in units of
-    how far they go, so that it does not matter in what they were measured; classes are as they are.
+    `standard` their channels are in units of how much these vary; see standard.py. With `units` numbers of an
+    extraordinary size are in units of how far they go, so that it does not matter in what they were measured.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FieldEncoder(nn.Module):
                 self.scales[name] = spec.scale.get(source, 1.0)
                 self.counts[name] = math.prod(fields[source].shape)
                 self.size += self.counts[name]
-        self.units: Standard | None = Standard(self.size, QUIET) if units and self.scales else None
+        self.units = Units(self.size) if units and self.scales else None
 
     def tell_units(self, found: Moments) -> None:
         """How far the numbers of each field go."""

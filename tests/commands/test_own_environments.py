@@ -90,7 +90,7 @@ def test_an_environment_next_to_the_user_goes_through_all_stages(memup, here, na
 def test_it_does_not_matter_in_what_an_environment_measures(memup, here):
     """Powers of two are exact, so all that is learned is the same to the last bits."""
     found = []
-    for unit, pays in ((0, 0), (12, -9), (-10, 7)):
+    for unit, pays in ((12, -9), (-10, 7)):
         how = {"env": {"UNIT": str(unit), "PAYS": str(pays)}}
         run = ["--run", f"run{len(found)}", "--json"]
         memup("collect", "gym", "--import", "match.py", *SMALL[:-2], *run, **how)
@@ -105,7 +105,6 @@ def test_it_does_not_matter_in_what_an_environment_measures(memup, here):
         returns = [each["return_mean"] / 2**pays for each in played]
         found.append([scored["separation"], scored["probe"]["explained"], memory["explained"], *returns])
     assert found[1] == pytest.approx(found[0], rel=1e-4)
-    assert found[2] == pytest.approx(found[0], rel=1e-4)
 
 
 @pytest.mark.parametrize(
