@@ -132,15 +132,15 @@ def test_two_trainings_of_one_run_do_not_mix(memup, maze):
 
 def test_damaged_weights_and_scores_are_named_with_the_way_out(memup, maze):
     memup("train-memory", "--run", "run", "--updates", 20)
-    whole = (maze / "memory/last.safetensors").read_bytes()
+    whole = (maze / "memory/best.safetensors").read_bytes()
     for broken in (whole[:-4], whole[:500] + bytes([whole[500] ^ 1]) + whole[501:], b""):
-        (maze / "memory/last.safetensors").write_bytes(broken)
+        (maze / "memory/best.safetensors").write_bytes(broken)
         assert (
             "memup train-memory --updates 20 --run run --restart"
             in memup("evaluate", "memory", "--run", "run", code=65).err
         )
         assert "memup train-memory --updates 20 --run run --restart" in memup("verify", "--run", "run", code=65).out
-    (maze / "memory/last.safetensors").write_bytes(whole)
+    (maze / "memory/best.safetensors").write_bytes(whole)
     scores = maze / "scores/quantile/train/0000.zarr/score/c.0"
     scores.write_bytes(scores.read_bytes()[:-9])
     refused = memup("train-memory", "--run", "run", "--updates", 20, "--restart", code=65)
