@@ -37,19 +37,11 @@ class Standard(nn.Module):
         return ((x - self.mean) * self.scale).clamp(-LOUDEST, LOUDEST)
 
 
-class Units(nn.Module):
+class Units(Standard):
     """Numbers of an extraordinary size in units of how far they go; others, and classes, as they are.
 
     A flag stays 0 or 1, and codes such as 0 to 20 stay as far apart as they are; pressures of 100,000 become about 1.
     """
-
-    mean: Tensor
-    scale: Tensor
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(size))
-        self.register_buffer("scale", torch.ones(size))
 
     @torch.no_grad()
     def tell(self, mean: Tensor, sd: Tensor, kurtosis: Tensor) -> None:
