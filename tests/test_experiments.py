@@ -49,7 +49,8 @@ def test_cells_become_a_figure_and_are_skipped_when_finished_even_if_one_fails(t
 
 
 @pytest.mark.parametrize(
-    "name", ["ablation", "memory_size", "noisy_tv", "scaling", "space", "supervised_table", "tmaze"]
+    "name",
+    ["ablation", "memory_size", "noisy_tv", "plan_ablation", "scaling", "space", "supervised_table", "tmaze"],
 )
 def test_every_script_lists_its_cells_and_refuses_others(name, tmp_path):
     for size in ((), ("--small",), ("--tiny",)):
@@ -70,6 +71,7 @@ def test_every_script_lists_its_cells_and_refuses_others(name, tmp_path):
         ("ablation", ["MemUP (surprise)", "Rnd-Pred (uniform)", "Default (current)", "r = 5"]),
         ("memory_size", ["add-20", "8 units", "16 units"]),
         ("noisy_tv", ["K = 1", "K = 2", "D = 1", "not in 4"]),
+        ("plan_ablation", ["as planned", "no plan", "match", "recent", "tmaze"]),
         ("scaling", ["T-Maze-20", "T-Maze-40", "success"]),
         ("space", ["T = 30", "T = 60", "MemUP", "LSTM", "SRNN", "Transformer"]),
         ("supervised_table", ["copy-24", "MemUP", "Transformer truncated"]),

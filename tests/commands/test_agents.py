@@ -36,7 +36,7 @@ def run(memup, remembered) -> Path:
 
 @pytest.mark.parametrize("agent", ["ppo", pytest.param("qrdqn", marks=pytest.mark.learning)])
 def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
-    options = ["--agent", agent, "--steps", 400_000, "--until-success", 0.95, "--envs", 32]
+    options = ["--agent", agent, "--no-outlook", "--steps", 400_000, "--until-success", 0.95, "--envs", 32]
     trained = memup("train-agent", "--run", "run", *options, "--json").json
     assert trained["steps_per_second"] > 0
     found = memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json
@@ -48,6 +48,7 @@ def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
     assert found["return_mean"] == pytest.approx(7 * found["success_rate"] - 3)
     curve = [json.loads(x) for x in (run / f"logs/train-agent-{agent}/metrics.jsonl").read_text().splitlines()]
     assert curve[-1]["steps"] == trained["steps"]
+    assert any("loss" in row for row in curve)  # it took learning
     assert "up to date" in memup("train-agent", "--run", "run", *options).out
     policy, config = load_policy(Manifest.load(run), agent)
     assert config["agent"] == agent
@@ -64,7 +65,21 @@ def test_what_has_succeeded_is_kept_as_it_played(memup, run):
 
 @pytest.mark.learning
 def test_imitating_guesses_on_the_memory_solves_the_maze_before_playing(memup, run):
-    options = ["--imitate", 10, "--prefer", 3, "--steps", 1, "--iteration-steps", 1, "--envs", 1, "--minibatch", 64]
+    options = [
+        "--no-outlook",
+        "--imitate",
+        10,
+        "--prefer",
+        3,
+        "--steps",
+        1,
+        "--iteration-steps",
+        1,
+        "--envs",
+        1,
+        "--minibatch",
+        64,
+    ]
     memup("train-agent", "--run", "run", *options)
     assert memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json["success_rate"] > 0.9
 
@@ -266,7 +281,8 @@ def test_an_episode_can_be_recorded(memup):
 
 
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
-    options = [*TRAIN, "--steps", 60_000, "--until-success", 0.95, "--alternate", 2, "--checkpoint-every", 0]
+    options = [*TRAIN, "--no-outlook", "--steps", 60_000, "--until-success", 0.95]
+    options += ["--alternate", 2, "--checkpoint-every", 0]
     first = "run/rounds/ppo/01"
     moments = {
         "collect": (f"{first}/trajectories/train/*/row/zarr.json", signal.SIGTERM),
@@ -296,5 +312,5 @@ def phase(run: Path) -> str:
 
 @pytest.mark.gpu
 def test_agents_train_on_cuda(memup, run):
-    memup(*TRAIN, "--steps", 400_000, "--device", "cuda", "--until-success", 0.95)
+    memup(*TRAIN, "--no-outlook", "--steps", 400_000, "--device", "cuda", "--until-success", 0.95)
     assert memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json["success_rate"] > 0.9

@@ -92,6 +92,8 @@ def test_an_episode_that_goes_wrong_is_named(memup, plugin, way):
     task = "vouched" if way in ("fails", "shape", "names") else "bad"
     failed = memup("collect", task, "--way", way, *SMALL, code=65, env=plugin)
     assert said(failed).startswith("memup: " + FIRST.format(task) + WAYS[way])
+    if WAYS[way].startswith("failed"):
+        assert said(failed).endswith("Mend the task; committed episodes are kept.")
 
 
 @pytest.mark.parametrize(

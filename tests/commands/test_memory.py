@@ -60,6 +60,7 @@ def test_memory_solves_a_maze_longer_than_its_rollout(memup, maze):
     assert [stages[s]["status"] for s in ("collect", "score", "train-memory", "evaluate")] == ["complete"] * 4
     lines = [json.loads(line) for line in (maze / "logs/train-memory/metrics.jsonl").read_text().splitlines()]
     assert {"loss", "updates_per_second", "data_wait_share"} <= set(lines[0])
+    assert 0 <= lines[0]["data_wait_share"] < 1
     assert any("validation_rmse" in line for line in lines)
     assert list((maze / "logs/train-memory").glob("events.*"))
 

@@ -74,18 +74,18 @@ def test_on_a_terminal_the_table_is_drawn_again_in_place(half):
 
 
 def test_a_running_training_is_shown_as_far_as_it_has_come(memup, maze):
-    train = ["train-memory", "--run", "run", "--updates", 120, "--hidden", 8, "--batch", 4, "--checkpoint-every", 60]
+    train = ["train-memory", "--run", "run", "--hidden", 8, "--batch", 4, "--checkpoint-every", 60]
     watcher = memup.popen(*WATCH, "--until", "train-memory")
-    process = memup.held(*train, at="run/memory/checkpoint-000000060-*.pt")
+    process = memup.held(*train, "--updates", 1200, at="run/memory/checkpoint-000000060-*.pt")
     line = ""
     while "loss" not in line:
         line = watcher.stdout.readline()
         assert line
     assert "train-memory: running" in line
-    assert " of 120" in line
+    assert " of 1,200" in line
     assert process.interrupt().code == 75
     while "interrupted" not in line:
         line = watcher.stdout.readline()
-    memup(*train)
-    assert "train-memory: complete, 120 of 120" in watcher.communicate()[0].splitlines()[-1]
+    memup(*train, "--updates", 70, "--restart")
+    assert "train-memory: complete, 70 of 70" in watcher.communicate()[0].splitlines()[-1]
     assert watcher.returncode == 0

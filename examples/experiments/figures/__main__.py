@@ -5,6 +5,7 @@ from pathlib import Path
 
 import agents
 import mazes
+import plans
 import sequences
 from runs import read_runs
 
@@ -16,6 +17,7 @@ FIGURES = {
     "supervised": sequences.supervised,
     "memory_size": sequences.memory_size,
     "space": sequences.space,
+    "plan_ablation": plans.plan_ablation,
 }
 
 
