@@ -24,14 +24,14 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import memup_cli
 import memup_cli.envs
-from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.playing import Player
-from memup_cli.agents.stage import resolve
-from memup_cli.agents.training import build_learner, open_arena
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.memory import train_memory
-from memup_cli.training.memory_job import resolve as resolve_memory
-from memup_cli.training.weights import load_model
+from memup_cli.agents.agent_training import build_learner, open_arena
+from memup_cli.agents.play.playing import Player
+from memup_cli.learning.weights import load_model
+from memup_cli.options.agent_options import TrainAgentOptions
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.stages.agent_stage import resolve
+from memup_cli.stages.memory.memory_job import resolve as resolve_memory
+from memup_cli.stages.memory.memory_stage import train_memory
 
 CPU = torch.device("cpu")
 EPOCHS, MINIBATCH = 4, 512

@@ -18,14 +18,14 @@ import torch
 from measure import alternate, show
 from memory_use import memup
 
-from memup_cli.models.predictor import MemoryModel
+from memup_cli.compute.adam import Adam
+from memup_cli.compute.pace import Watch
+from memup_cli.learning.update import optimiser_step, rollout_loss
+from memup_cli.learning.weights import build_model
+from memup_cli.predictor.predictor import MemoryModel
+from memup_cli.streaming.targets import TARGET
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.spec import PREVIOUS_ACTION
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.adam import Adam
-from memup_cli.training.targets import TARGET
-from memup_cli.training.update import optimiser_step, rollout_loss
-from memup_cli.training.watch import Watch
-from memup_cli.training.weights import build_model
 
 CELLS = {"lstm": ("lstm", 1), "lstm, 2 layers": ("lstm", 2), "gru": ("gru", 1), "mingru": ("mingru", 1)}
 BATCH, ROLLOUT, STEPS = 64, 20, 1000

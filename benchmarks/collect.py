@@ -21,8 +21,8 @@ import numpy as np
 from measure import alternate, in_child, show
 
 from memup_cli.limits import available_cpus
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.collection import Collection, collect
+from memup_cli.stages.collect.collection import Collection, collect
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from stores.reader import Trajectories
 
 

@@ -13,9 +13,9 @@ import time
 import numpy as np
 from measure import show
 
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.candidates import Candidates, TargetTables, compacted, query_fields
-from memup_cli.training.selection import select
+from memup_cli.selection.candidates import Candidates, TargetTables, compacted, query_fields
+from memup_cli.selection.gumbel import select
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 SLOTS, ROLLOUT, POINTS = 64, 20, 2
 

@@ -16,16 +16,16 @@ import torch
 from collect import run_stage
 from measure import show
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.adam import Adam
-from memup_cli.training.candidates import TargetTables, gather_candidates, query_fields
-from memup_cli.training.scoring import ScoreConfig, score
-from memup_cli.training.stages import open_run, spec_of, split_of
-from memup_cli.training.staging import Stager
-from memup_cli.training.stretches import every_rollout
-from memup_cli.training.update import next_batch, optimiser_step, rollout_loss
-from memup_cli.training.weights import build_model
-from memup_cli.training.windows import chooser, open_slab, stored_scores
+from memup_cli.compute.adam import Adam
+from memup_cli.compute.staging import Stager
+from memup_cli.learning.stretches import every_rollout
+from memup_cli.learning.update import next_batch, optimiser_step, rollout_loss
+from memup_cli.learning.weights import build_model
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
+from memup_cli.stages.scoring import ScoreConfig, score
+from memup_cli.streaming.slabs import chooser, open_slab, stored_scores
 
 
 def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from stores.reader import open_trajectories
 
     from .agents.acting import load_agent
-    from .agents.wrappers import MemoryVectorWrapper, MemoryWrapper, load_memory
+    from .agents.play.wrappers import MemoryVectorWrapper, MemoryWrapper, load_memory
 
 __version__ = "0.1.0"
 __all__ = ["MemoryVectorWrapper", "MemoryWrapper", "load_agent", "load_memory", "open_trajectories"]
@@ -20,6 +20,7 @@ def __getattr__(name: str) -> Any:
         from stores.reader import open_trajectories
 
         return open_trajectories
-    from .agents import acting, wrappers
+    from .agents import acting
+    from .agents.play import wrappers
 
     return getattr(acting if name == "load_agent" else wrappers, name)

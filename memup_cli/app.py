@@ -28,10 +28,10 @@ from .commands import (
     train_memory,
     verify,
 )
-from .commands.options import flowing
 from .commands.variables import refuse_unknown
 from .errors import MemupError, exit_code
 from .invocation import take_variables
+from .options.command_line import flowing
 from .ranks import rank
 
 ORDER = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate", "report")

@@ -11,12 +11,12 @@ import gymnasium
 
 gymnasium.register(
     "memup/TMaze-v0",
-    entry_point="memup_cli.tasks.tmaze_env:TMazeEnv",
-    vector_entry_point="memup_cli.tasks.tmaze_env:TMazeVectorEnv",
+    entry_point="memup_cli.tasks.mazes.tmaze_env:TMazeEnv",
+    vector_entry_point="memup_cli.tasks.mazes.tmaze_env:TMazeVectorEnv",
 )
 gymnasium.register(
     "memup/EndlessTMaze-v0",
-    entry_point="memup_cli.tasks.tmaze_env:EndlessTMazeEnv",
-    vector_entry_point="memup_cli.tasks.tmaze_env:EndlessTMazeVectorEnv",
+    entry_point="memup_cli.tasks.mazes.tmaze_env:EndlessTMazeEnv",
+    vector_entry_point="memup_cli.tasks.mazes.tmaze_env:EndlessTMazeVectorEnv",
 )
 gymnasium.register("memup/TwoColors-v0", entry_point="memup_cli.tasks.two_colors.environment:TwoColorsEnv")

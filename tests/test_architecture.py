@@ -62,9 +62,9 @@ def test_imports_point_one_way():
 
 def test_the_rule_would_notice_a_wrong_import():
     tree = ast.parse("from ..commands import collect\nfrom stores import layout")
-    found = imports("memup_cli.tasks.tmaze", tree)
+    found = imports("memup_cli.tasks.mazes.tmaze", tree)
     assert "memup_cli.commands.collect" in found
-    assert layer("memup_cli.commands.collect") < layer("memup_cli.tasks.tmaze")
+    assert layer("memup_cli.commands.collect") < layer("memup_cli.tasks.mazes.tmaze")
 
 
 def test_stores_know_nothing_of_torch_or_the_command_line():
@@ -121,7 +121,7 @@ UNUSED = {
 
 STOP = """
 import os, signal
-from memup_cli.training.learner import MemoryLearner as Learner
+from memup_cli.learning.learner import MemoryLearner as Learner
 update = Learner.update
 Learner.update = lambda *given: (update(*given), os.kill(os.getpid(), signal.SIGTERM))
 """

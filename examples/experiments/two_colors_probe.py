@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from memup_cli.learning.weights import load_model
+from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.streaming.targets import previous_actions
 from memup_cli.tasks.spec import PREVIOUS_ACTION
 from memup_cli.tasks.two_colors.environment import TwoColorsEnv
 from memup_cli.tasks.two_colors.players import seeker
-from memup_cli.training.stages import open_run, spec_of
-from memup_cli.training.targets import previous_actions
-from memup_cli.training.weights import load_model
 from stores.reader import Trajectories
 
 COLORS = ("green", "red")

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from ..errors import UsageProblem
+from ..records.lifecycle import open_run, prepare_device, spec_of
+from ..stages.agent_stage import AGENTS, load_policy
+from ..streaming.targets import previous_action_field
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from ..training.stages import open_run, prepare_device, spec_of
-from ..training.targets import previous_action_field
+from .play.recording import to_device
 from .policies import Policy
-from .recording import to_device
 from .senses import OBSERVATION
-from .stage import AGENTS, load_policy
 
 
 def load_agent(

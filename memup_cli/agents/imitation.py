@@ -17,12 +17,12 @@ from torch import Tensor
 from stores.reader import Trajectories
 
 from .. import console
+from ..compute.adam import Adam
+from ..compute.pace import give_back
+from ..streaming.targets import discounted_returns, previous_actions
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from ..training.adam import Adam
-from ..training.targets import discounted_returns, previous_actions
-from ..training.watch import give_back
+from .play.recording import to_device
 from .policies import ActorCritic
-from .recording import to_device
 from .senses import OBSERVATION
 
 TOGETHER = 16  # episodes whose steps are mixed; no more images are in RAM

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from stores.layout import Field
 
-from ..models.encoders import FieldEncoder, Moments
-from ..models.memory import State
-from ..models.memory import prepared as prepared_cell
-from ..models.predictor import MemoryModel
-from ..models.recurrent import AMRLCore, GTrXLCore, LSTMCore
+from ..baselines.cores import AMRLCore, GTrXLCore, LSTMCore
+from ..memory.cells import State
+from ..memory.cells import prepared as prepared_cell
+from ..memory.encoders import FieldEncoder, Moments
+from ..predictor.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 

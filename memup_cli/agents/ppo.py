@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..training.adam import Adam
+from ..compute.adam import Adam
+from .play.recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
-from .recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 
 FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 

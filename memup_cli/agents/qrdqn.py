@@ -14,10 +14,10 @@ from torch import Tensor
 
 from stores.layout import Field
 
+from ..compute.adam import Adam
 from ..tasks.spec import TaskSpec
-from ..training.adam import Adam
+from .play.recording import OBSERVATION, Recording, final_states, sweep, to_device
 from .policies import QuantileNetwork
-from .recording import OBSERVATION, Recording, final_states, sweep, to_device
 
 PRIORITY_POWER, CORRECTION_POWER = 0.6, 0.4
 REDRAW_EVERY = 8  # updates that share one look at the priorities

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UsageProblem
-from ..models.contexts import PointContext
-from ..models.encoders import FieldEncoder
-from ..models.images import SIZE
-from ..models.memory import State, Step, prepared
-from ..models.predictor import MemoryModel
+from ..memory.cells import State, Step, prepared
+from ..memory.encoders import FieldEncoder
+from ..memory.images import SIZE
+from ..predictor.contexts import PointContext
+from ..predictor.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 
 OBSERVATION = "observation"

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 
 from .. import console
-from ..configs import CollectOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
-from .options import build, command_function
+from ..options.command_line import build, command_function
+from ..options.stage_options import CollectOptions, StageOptions
 from .status import QuietOption
 
 IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup import` brings them in
@@ -109,7 +109,7 @@ def continue_run(
         raise UsageProblem("name a task, or a run to continue with --run; `memup collect --help` lists the tasks")
     from stores.manifest import Manifest
 
-    from ..runs import find_run, quoted
+    from ..records.runs import find_run, quoted
     from ..tasks import load_task
 
     manifest = Manifest.load(find_run(run))
@@ -130,11 +130,11 @@ def continue_run(
 
 def collect(name: str, task_options: Any, options: CollectOptions, stage: StageOptions) -> None:
     from ..limits import available_cpus
-    from ..runs import HOME, follow, validation_count
+    from ..records.runs import HOME, follow, validation_count
+    from ..stages.collect.collection import Collection
+    from ..stages.collect.collection import collect as run_stage
     from ..tasks import load_task, unused
     from ..tasks.checks import make_task, run_folder
-    from ..training.collection import Collection
-    from ..training.collection import collect as run_stage
 
     task = make_task(name, load_task(name), task_options)
     if others := unused(name):
@@ -189,8 +189,8 @@ def _default_sizes(run: Path, task: Any, restart: bool) -> tuple[int, int]:
 
 
 def _dry_run(collection: Any, stage: StageOptions) -> None:
-    from ..runs import validation_count
-    from ..training.collection import preview
+    from ..records.runs import validation_count
+    from ..stages.collect.collection import preview
 
     state = preview(collection)
     length = collection.task.typical_length(collection.config["seed"])
@@ -217,7 +217,7 @@ def _dry_run(collection: Any, stage: StageOptions) -> None:
 
 
 def _table(summary: dict[str, Any]) -> str:
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     run = summary["run"]
     if summary["missing"]:

@@ -10,7 +10,7 @@ from .. import console
 from .status import JsonOption
 
 if TYPE_CHECKING:
-    from ..health.checks import Check
+    from ..health.findings import Check
 
 HELP = """Check whether this machine can run memup, and how well.
 
@@ -36,11 +36,11 @@ def doctor(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    from ..health.checks import guarded
+    from ..health.findings import guarded
     from ..health.folder import check_folder
     from ..health.machine import check_machine
     from ..interrupts import StopFlag
-    from ..runs import HOME, follow
+    from ..records.runs import HOME, follow
 
     folder = follow(run or HOME)
     with StopFlag() as stop:  # a signal waits until what was made is removed

@@ -6,11 +6,11 @@ from typing import Any
 import typer
 
 from .. import console
-from ..agent_configs import EvaluateAgentOptions
-from ..baseline_configs import EvaluateBaselinesOptions
-from ..configs import EvaluateOptions, StageOptions
 from ..errors import StageMissing, UsageProblem
-from .options import command_function, flowing
+from ..options.agent_options import EvaluateAgentOptions
+from ..options.baseline_options import EvaluateBaselinesOptions
+from ..options.command_line import command_function, flowing
+from ..options.stage_options import EvaluateOptions, StageOptions
 
 app = typer.Typer(
     help="Measure what was trained, on episodes it has not seen.\n\nExample: memup evaluate memory",
@@ -26,13 +26,11 @@ Example: memup evaluate memory --run runs/tmaze-1000 --json"""
 def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
+    from ..evaluation.predictions import summary
+    from ..evaluation.timeline import timelines
     from ..interrupts import StopFlag
-    from ..runs import quoted
-    from ..tasks.spec import PREVIOUS_ACTION
-    from ..training.evaluation import summary
-    from ..training.memory_job import recorded_job
-    from ..training.memoryless import Comparison, train_without
-    from ..training.stages import (
+    from ..learning.weights import load_model
+    from ..records.lifecycle import (
         continue_command,
         digests,
         open_run,
@@ -42,8 +40,10 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
         require_test,
         spec_of,
     )
-    from ..training.timeline import timelines
-    from ..training.weights import load_model
+    from ..records.runs import quoted
+    from ..stages.memory.memory_job import recorded_job
+    from ..stages.memory.memoryless import Comparison, train_without
+    from ..tasks.spec import PREVIOUS_ACTION
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)
@@ -171,10 +171,10 @@ Example: memup evaluate agent --run runs/tmaze-1000 --episodes 200"""
 def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
-    from ..agents.evaluation import evaluate
-    from ..agents.film import FORMATS, film_episode
-    from ..agents.stage import load_policy
-    from ..training.stages import digests, open_run, prepare_device, record, spec_of
+    from ..agents.play.film import FORMATS, film_episode
+    from ..agents.returns import evaluate
+    from ..records.lifecycle import digests, open_run, prepare_device, record, spec_of
+    from ..stages.agent_stage import load_policy
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)
@@ -206,7 +206,7 @@ def _agent_table(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     table = Table(
         title=f"{data['run']}: {data['agent']}, {data['episodes']:,} episode{'s' * (data['episodes'] > 1)} each",
@@ -241,9 +241,9 @@ Example: memup evaluate baselines --run runs/copy-120"""
 def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
-    from ..runs import quoted
-    from ..training.comparison import compare, trained_methods
-    from ..training.stages import digests, open_run, prepare_device, record, require_test
+    from ..records.lifecycle import digests, open_run, prepare_device, record, require_test
+    from ..records.runs import quoted
+    from ..stages.comparison import compare, trained_methods
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)

@@ -42,8 +42,8 @@ def inspect(
     from stores.manifest import Manifest
 
     from ..errors import StageMissing, UsageProblem
-    from ..runs import find_readable, open_split, quoted, refresh_collect
-    from ..training.surprises import surprises
+    from ..evaluation.surprises import surprises
+    from ..records.runs import find_readable, open_split, quoted, refresh_collect
 
     manifest = Manifest.load(find_readable(run))
     entry = refresh_collect(manifest)

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 import typer
 
 from .. import console
+from ..options.command_line import flowing
 from .collect import TaskGroup
-from .options import flowing
 from .status import JsonOption, QuietOption, RunOption
 
 HELP = """Write the episodes of a run as a Minari data set (HDF5, images as they are).
@@ -64,7 +64,7 @@ def export_minari(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    from ..training.exporting import export
+    from ..stages.exporting import export
 
     summary = export(run, name, split, to, quiet)
     console.result(

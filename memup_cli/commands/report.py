@@ -48,11 +48,11 @@ def report(
     from stores.files import write_durably
 
     from ..errors import UsageProblem
+    from ..records.runs import find_run, now
     from ..reports.gather import gather_run
     from ..reports.page import page
     from ..reports.seeds import group_runs
     from ..reports.text import markdown
-    from ..runs import find_run, now
 
     folders = list(dict.fromkeys(find_run(each) for each in runs)) if runs else [find_run(run)]
     place = output or (folders[0] if len(folders) == 1 else Path()) / f"report.{format_}"

@@ -3,9 +3,9 @@
 from typing import Any
 
 from .. import console
-from ..configs import ScoreOptions, StageOptions
 from ..errors import UsageProblem
-from .options import command_function
+from ..options.command_line import command_function
+from ..options.stage_options import ScoreOptions, StageOptions
 
 HELP = """Train the detector and write one uncertainty score per step.
 
@@ -16,10 +16,10 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
+    from ..detector.detection import ScoreConfig
+    from ..records.lifecycle import check_window, open_run, prepare_device, spec_of
+    from ..stages.scoring import score
     from ..tasks.spec import default_detector
-    from ..training.detection import ScoreConfig
-    from ..training.scoring import score
-    from ..training.stages import check_window, open_run, prepare_device, spec_of
 
     manifest = open_run(stage.run)
     spec, asked = spec_of(manifest), options.model_fields_set
@@ -64,7 +64,7 @@ score = command_function("score", {"options": ScoreOptions, "stage": StageOption
 
 
 def _text(summary: dict[str, Any]) -> str:
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     run = summary["run"]
     if summary["outcome"] == "up to date":

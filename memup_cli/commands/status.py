@@ -57,11 +57,11 @@ def status(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    from ..runs import find_readable
+    from ..records.runs import find_readable
 
     place = find_readable(run)
     if watch:
-        from .watch import watch as follow
+        from .status_watch import watch as follow
 
         follow(lambda: look(place), _table, every, json, until)
     else:
@@ -73,9 +73,9 @@ def look(run: Path) -> dict[str, Any]:
     """Where each stage of a run stands now, with what a running one has logged so far."""
     from stores.manifest import Manifest
 
-    from ..configs import STAGES
-    from ..runs import refresh_collect, refresh_stage
-    from ..stage_files import latest
+    from ..options.stage_options import STAGES
+    from ..records.runs import refresh_collect, refresh_stage
+    from ..records.stage_files import latest
 
     manifest = Manifest.load(run)
     stages: dict[str, dict[str, Any]] = {}
@@ -105,7 +105,7 @@ def _table(data: dict[str, Any]) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    from ..runs import collect_command, quoted
+    from ..records.runs import collect_command, quoted
 
     task = dict(data["task"])
     title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items() if v is not None)})"

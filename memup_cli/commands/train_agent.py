@@ -3,9 +3,9 @@
 from typing import Any
 
 from .. import console
-from ..agent_configs import TrainAgentOptions
-from ..configs import StageOptions
-from .options import command_function
+from ..options.agent_options import TrainAgentOptions
+from ..options.command_line import command_function
+from ..options.stage_options import StageOptions
 
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
 
@@ -17,8 +17,8 @@ Example: memup train-agent --agent ppo --until-success 0.99"""
 
 
 def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
-    from ..agents.stage import find, resolve, train_agent
-    from ..training.stages import prepare_device
+    from ..records.lifecycle import prepare_device
+    from ..stages.agent_stage import find, resolve, train_agent
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
@@ -38,8 +38,8 @@ def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
 
 
 def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
-    from ..agents.training import RECENT
-    from ..runs import quoted
+    from ..agents.agent_training import RECENT
+    from ..records.runs import quoted
 
     run = summary["run"]
     if summary["outcome"] == "up to date":

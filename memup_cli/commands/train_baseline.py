@@ -3,9 +3,9 @@
 from typing import Any
 
 from .. import console
-from ..baseline_configs import TrainBaselineOptions
-from ..configs import StageOptions
-from .options import command_function
+from ..options.baseline_options import TrainBaselineOptions
+from ..options.command_line import command_function
+from ..options.stage_options import StageOptions
 
 HELP = """Train a supervised baseline on the same data: an LSTM, a minGRU, an SRNN, a Transformer or a GTrXL.
 
@@ -17,9 +17,9 @@ Example: memup train-baseline --model transformer --truncate 20"""
 
 
 def _train(options: TrainBaselineOptions, stage: StageOptions) -> None:
-    from ..training.baseline import memory_needed, resolve, train_baseline
-    from ..training.extending import is_extension
-    from ..training.stages import prepare_device
+    from ..records.extending import is_extension
+    from ..records.lifecycle import prepare_device
+    from ..stages.baseline_stage import memory_needed, resolve, train_baseline
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
@@ -40,7 +40,7 @@ def _train(options: TrainBaselineOptions, stage: StageOptions) -> None:
 
 
 def _text(summary: dict[str, Any]) -> str:
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     run, model = summary["run"], summary["model"]
     if summary["outcome"] == "up to date":

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from .. import console
-from ..configs import StageOptions, TrainMemoryOptions
-from .options import command_function
+from ..options.command_line import command_function
+from ..options.stage_options import StageOptions, TrainMemoryOptions
 
 HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
 
@@ -20,11 +20,11 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
-    from ..training.extending import is_extension
-    from ..training.idle import refuse_idle
-    from ..training.memory import is_done, train_memory
-    from ..training.memory_job import resolve
-    from ..training.stages import prepare_device
+    from ..records.extending import is_extension
+    from ..records.lifecycle import prepare_device
+    from ..stages.memory.idle import refuse_idle
+    from ..stages.memory.memory_job import resolve
+    from ..stages.memory.memory_stage import is_done, train_memory
 
     device = prepare_device(stage.device, stage.threads)
     job = resolve(stage.run, options, stage.seed, device, restart=stage.restart, quiet=stage.quiet)
@@ -46,9 +46,9 @@ def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
 
 def _planned(job: Any, given: TrainMemoryOptions) -> str:
     """A file for --config: what is given, and what is planned with its reason."""
-    from ..training.idle import idle
-    from ..training.plan import BEGUN
-    from ..training.race import described
+    from ..stages.memory.idle import idle
+    from ..stages.memory.plan import BEGUN
+    from ..stages.memory.race import described
 
     useless, usual = idle(job.options, job.spec), TrainMemoryOptions().model_dump()
     chosen = {c.option: (c.value, c.why) for c in job.plan.choices if c.option not in useless}
@@ -64,7 +64,7 @@ def _planned(job: Any, given: TrainMemoryOptions) -> str:
 
 
 def _text(summary: dict[str, Any]) -> str:
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     run = summary["run"]
     if summary["outcome"] == "up to date":
@@ -85,7 +85,7 @@ def _text(summary: dict[str, Any]) -> str:
 
 
 def _why_early(summary: dict[str, Any]) -> str:
-    from ..training.goals import ALL
+    from ..learning.goals import ALL
 
     if not summary["early"]:
         return ""
@@ -99,7 +99,7 @@ FEW = 1000  # training episodes: with fewer, more are worth a try
 
 def _advice(summary: dict[str, Any]) -> list[str]:
     """What goes wrong, if it can be told."""
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     own, other = summary["explained_of_training"], summary["explained"]
     run, episodes = quoted(summary["run"]), summary["training_episodes"]

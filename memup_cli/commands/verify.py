@@ -34,7 +34,7 @@ def verify(
     from stores.reader import shard_exists
     from stores.scores import set_scores_aside
 
-    from ..runs import STORED, find_readable, find_run, refresh_collect, shard_path
+    from ..records.runs import STORED, find_readable, find_run, refresh_collect, shard_path
 
     manifest = Manifest.load(find_run(run) if repair else find_readable(run))
     entry = refresh_collect(manifest)
@@ -105,7 +105,7 @@ def _check_scores(manifest: "Manifest", shards: list[Path], count: "Check") -> l
 def _check_weights(manifest: "Manifest") -> list["Damage"]:
     from stores.integrity import Damage
 
-    from ..runs import altered_weights
+    from ..records.runs import altered_weights
 
     found = dict.fromkeys(path for stage in manifest.stages for path in altered_weights(manifest, stage))
     return [Damage(path, None, "", None, (0, 0), "missing, damaged or not what was trained") for path in found]
@@ -115,7 +115,7 @@ def _check_others(manifest: "Manifest") -> list["Damage"]:
     """Checkpoints, config.json, the old manifest: nothing is lost with them, but whoever looks should know."""
     from stores.integrity import Damage
 
-    from ..stage_files import altered_descriptions, damaged_checkpoints, not_a_file
+    from ..records.stage_files import altered_descriptions, damaged_checkpoints, not_a_file
 
     found = dict.fromkeys(damaged_checkpoints(manifest.run), "damaged; its stage goes on from the one before it")
     found |= dict.fromkeys(altered_descriptions(manifest), "missing, damaged or not what was recorded")
@@ -127,7 +127,7 @@ def _mend_others(manifest: "Manifest") -> list[Path]:
     """Set aside damaged checkpoints and what must be a file but is none; write config.json again as recorded."""
     from stores.files import make_folder, move, to_json, write_durably
 
-    from ..stage_files import altered_descriptions, damaged_checkpoints, not_a_file, quarantine_place
+    from ..records.stage_files import altered_descriptions, damaged_checkpoints, not_a_file, quarantine_place
 
     places = []
     for path in damaged_checkpoints(manifest.run) + not_a_file(manifest.run):
@@ -141,7 +141,7 @@ def _mend_others(manifest: "Manifest") -> list[Path]:
 
 def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
     """The commands that make what is damaged again, in the order in which to run them."""
-    from ..runs import again
+    from ..records.runs import again
 
     parts = [damage.shard.relative_to(manifest.run).parts for damage in damages]
     agents = [part[1] for part in parts if part[0] in ("agent", "rounds")]
@@ -157,7 +157,7 @@ def _remake(damages: list["Damage"], manifest: "Manifest") -> list[str]:
 
 
 def _text(data: dict[str, Any], run: str, repair: bool) -> str:
-    from ..runs import quoted
+    from ..records.runs import quoted
 
     checked = data["checked"]
     lines = [

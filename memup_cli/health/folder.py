@@ -13,7 +13,7 @@ from stores.errors import StoreIO
 from stores.files import io_errors, write_durably
 
 from .. import console
-from .checks import Check
+from .findings import Check
 
 REFUSED = 74  # exit code: the file system does not do what every stage needs
 PREFIX = ".memup-doctor-"

@@ -4,9 +4,9 @@ import time
 
 from ..errors import BadInput
 from ..interrupts import StopFlag
+from ..stages.collect.workers import worker_processes
 from ..tasks.two_colors.engine import sweep
-from ..training.workers import worker_processes
-from .checks import Check
+from .findings import Check
 
 LIMIT = 60.0  # seconds
 ADVICE = "Only two-colors needs it; everything else works. It wants Linux, /dev/shm and a writable TMPDIR."

@@ -13,7 +13,7 @@ from stores.lease import job_id
 
 from .. import console
 from ..limits import available_cpus, free_ram
-from .checks import Check, guarded
+from .findings import Check, guarded
 
 BROKEN = 1  # exit code: the installation does not work
 REINSTALL = "Install memup again: pip install -c constraints.txt ."

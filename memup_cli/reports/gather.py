@@ -11,9 +11,9 @@ from stores.errors import DamagedData, StoreError
 from stores.files import inside, read_file, read_json
 from stores.manifest import Manifest
 
-from ..configs import STAGES
-from ..runs import again, collect_command, quoted, refresh_collect, refresh_stage
-from ..stage_files import log_path, logged
+from ..options.stage_options import STAGES
+from ..records.runs import again, collect_command, quoted, refresh_collect, refresh_stage
+from ..records.stage_files import log_path, logged
 from .figures import key_figures
 
 POINTS = 600  # of a curve; more are averaged

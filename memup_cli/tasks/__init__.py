@@ -40,8 +40,8 @@ def unused(name: str) -> str:
 
 def load_task(name: str) -> type[Task]:
     """The class of a task; UsageProblem names the known ones, or says why a plug-in does not load."""
-    from .blame import described
     from .checks import wrong_kind  # it needs the options of stages, which help does without
+    from .own.blame import described
 
     if name not in _entries():
         raise UsageProblem(f"there is no task {name!r}. Known tasks: {', '.join(task_names())}.")

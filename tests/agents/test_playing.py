@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.environments import Arena
-from memup_cli.agents.playing import Player
+from memup_cli.agents.play.environments import Arena
+from memup_cli.agents.play.playing import Player
+from memup_cli.agents.play.recording import Recording, final_states, sweep
 from memup_cli.agents.policies import build_policy
 from memup_cli.agents.ppo import decayed_sums, draw, played_rows
-from memup_cli.agents.recording import Recording, final_states, sweep
+from memup_cli.options.agent_options import TrainAgentOptions
 from memup_cli.tasks import load_task
 
 CPU = torch.device("cpu")

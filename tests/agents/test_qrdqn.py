@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.environments import Arena
-from memup_cli.agents.playing import Player
+from memup_cli.agents.play.environments import Arena
+from memup_cli.agents.play.playing import Player
 from memup_cli.agents.policies import build_policy
 from memup_cli.agents.qrdqn import QRDQN, Replay
+from memup_cli.learning.weights import build_model
+from memup_cli.options.agent_options import TrainAgentOptions
 from memup_cli.tasks import load_task
-from memup_cli.training.weights import build_model
 from stores.layout import Field
 
 CPU = torch.device("cpu")

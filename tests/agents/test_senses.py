@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.agent_configs import TrainAgentOptions
 from memup_cli.agents.imitation import Imitation
 from memup_cli.agents.policies import TRUST, build_policy
-from memup_cli.configs import TrainMemoryOptions
 from memup_cli.errors import UsageProblem
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.weights import build_model
+from memup_cli.learning.weights import build_model
+from memup_cli.options.agent_options import TrainAgentOptions
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 SPEC = TMaze(TMazeOptions(length=20)).spec
 CPU = torch.device("cpu")

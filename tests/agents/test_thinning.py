@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.agent_configs import TrainAgentOptions
-from memup_cli.agents.environments import Arena
-from memup_cli.agents.playing import Player
+from memup_cli.agents.play.environments import Arena
+from memup_cli.agents.play.playing import Player
+from memup_cli.agents.play.recording import Recording, sweep
+from memup_cli.agents.play.thinning import Block, Kind, Thinning
 from memup_cli.agents.policies import build_policy
 from memup_cli.agents.ppo import PPO, draw, played_rows
-from memup_cli.agents.recording import Recording, sweep
-from memup_cli.agents.thinning import Block, Kind, Thinning
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.weights import build_model
+from memup_cli.learning.weights import build_model
+from memup_cli.options.agent_options import TrainAgentOptions
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 CPU = torch.device("cpu")
 ROLLOUT, ENVS = 32, 4

@@ -16,16 +16,16 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 import memup_cli.envs  # registers memup/TMaze-v0
-from memup_cli.agents.wrappers import Memory
+from memup_cli.agents.play.wrappers import Memory
 from memup_cli.errors import StageMissing, UsageProblem
-from memup_cli.models.predictor import MemoryModel
-from memup_cli.tasks.gym import GymOptions, GymTask
+from memup_cli.learning.weights import build_model, load_model
+from memup_cli.predictor.predictor import MemoryModel
+from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.streaming.targets import previous_actions
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
+from memup_cli.tasks.mazes.tmaze_env import TMazeEnv, TMazeVectorEnv
+from memup_cli.tasks.own.gym import GymOptions, GymTask
 from memup_cli.tasks.spec import TaskSpec
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.tasks.tmaze_env import TMazeEnv, TMazeVectorEnv
-from memup_cli.training.stages import open_run, spec_of
-from memup_cli.training.targets import previous_actions
-from memup_cli.training.weights import build_model, load_model
 from stores.layout import SEED
 from stores.reader import Trajectories
 from tests.cli import Memup

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 
-from memup_cli.runs import collect_command, missing_shards
+from memup_cli.records.runs import collect_command, missing_shards
 from tests.cli import assert_same_episodes, episodes, files_of
 
 

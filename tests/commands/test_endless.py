@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memup_cli.training.evaluation import Predictions
+from memup_cli.evaluation.predictions import Predictions
 from tests.cli import Memup, episodes
 
 
@@ -41,7 +41,7 @@ def test_too_many_steps_are_refused(memup):
 
 
 def test_steps_that_matter_are_counted_within_each_episode():
-    from memup_cli.tasks.endless import EndlessOptions, EndlessTMaze
+    from memup_cli.tasks.mazes.endless import EndlessOptions, EndlessTMaze
 
     episode, step = np.array([1, 0, 0, 1, 1]), np.array([30, 5, 20, 10, 20])
     error = np.array([16.0, 0.0, 0.0, 1.0, 49.0])

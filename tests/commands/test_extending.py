@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memup_cli.training.extending import Schedule
+from memup_cli.records.extending import Schedule
 from tests.cli import Memup, files_of
 
 MEMORY = ["train-memory", "--rollout", 5, "--batch", 8, "--hidden", 8, "--evaluate-every", 20, "--run", "run"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.evaluation import Predictions
-from memup_cli.training.importance import Matters, main_steps, recorded_scale, selection_mass
-from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.evaluation.predictions import Predictions
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.selection.importance import Matters, main_steps, recorded_scale, selection_mass
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from stores.scores import ScoreReader, score_path
 from tests.cli import Memup, episodes, files_of
 

@@ -9,10 +9,10 @@ import torch
 import zarr
 
 import memup_cli
-from memup_cli.training.memory_job import recorded_job
-from memup_cli.training.memoryless import Comparison
-from memup_cli.training.stages import open_run
-from memup_cli.training.weights import load_model
+from memup_cli.learning.weights import load_model
+from memup_cli.records.lifecycle import open_run
+from memup_cli.stages.memory.memory_job import recorded_job
+from memup_cli.stages.memory.memoryless import Comparison
 from stores.reader import Trajectories
 from tests.cli import COLLECT_MAZE, Memup, episodes, files_of
 

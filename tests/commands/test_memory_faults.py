@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memup_cli.training import checkpoint
+from memup_cli.records import checkpoint
 from tests.cli import files_of
 
 TRAIN = ["train-memory", "--run", "run", "--rollout", 5, "--updates", 180, "--checkpoint-every", 30]

@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from memup_cli.tasks.pmnist import flatten, permutation
+from memup_cli.tasks.digits.pmnist import flatten, permutation
 from tests.cli import assert_same_episodes, episodes, files_of
 from tests.mnist_files import digits, idx, write_mnist
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from memup_cli.evaluation.timeline import BUCKETS, Track, prediction_points
 from memup_cli.reports.seeds import combine
-from memup_cli.training.timeline import BUCKETS, Track, prediction_points
 from stores.manifest import Manifest
 from tests.browser import Browser, needs_browser
 from tests.cli import COLLECT_MAZE, Memup, files_of

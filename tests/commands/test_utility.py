@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.choosing import stored_choice
-from memup_cli.training.gains import SIGNIFICANT
-from memup_cli.training.stages import open_run, spec_of, split_of
-from memup_cli.training.windows import stored_scores
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.selection.gains import SIGNIFICANT
+from memup_cli.selection.rules import stored_choice
+from memup_cli.streaming.slabs import stored_scores
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 from stores.schedule import Visit

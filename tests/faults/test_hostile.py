@@ -33,7 +33,7 @@ def half_done(forks, places: Path, start: Path, stage, calls: int) -> Path:
 
 
 def write_checkpoint(folder: Path, content: Any) -> Path:
-    from memup_cli.training import checkpoint
+    from memup_cli.records import checkpoint
 
     buffer = io.BytesIO()
     torch.save(content, buffer)

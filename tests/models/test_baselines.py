@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memup_cli.models.baselines import CORES, ShiftedSum, _positions
+from memup_cli.baselines.networks import CORES, ShiftedSum, _positions
 
 
 def naive(u: Tensor, h: Tensor) -> Tensor:

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.models.contexts import SEEN
+from memup_cli.learning.weights import build_model
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.predictor.contexts import SEEN
+from memup_cli.selection.candidates import distinct, gather_candidates
+from memup_cli.selection.gumbel import suffix_top
 from memup_cli.tasks.adding import Add, AddOptions
 from memup_cli.tasks.copying import Copy, CopyOptions
-from memup_cli.training.candidates import distinct, gather_candidates
-from memup_cli.training.selection import suffix_top
-from memup_cli.training.weights import build_model
 
 
 def model_for(spec, **options):

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import torch
 
-from memup_cli.models import images
-from memup_cli.models.encoders import FieldEncoder
-from memup_cli.tasks.pmnist import PermutedMNIST, PermutedMNISTOptions
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
+from memup_cli.memory import images
+from memup_cli.memory.encoders import FieldEncoder
+from memup_cli.records.lifecycle import spec_of
+from memup_cli.tasks.digits.pmnist import PermutedMNIST, PermutedMNISTOptions
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.two_colors.task import TwoColors, TwoColorsOptions
-from memup_cli.training.stages import spec_of
 
 
 def test_fields_are_scaled_and_classes_become_one_hot():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from memup_cli.models.memory import CELLS, Shape
+from memup_cli.memory.cells import CELLS, Shape
 
 SHAPES = [Shape(6), Shape(6, layers=2, embedding=4), Shape(6, layers=3, dropout=0.5, input_scale=2.0)]
 

@@ -2,9 +2,9 @@
 
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
+from memup_cli.learning.weights import build_model
+from memup_cli.options.stage_options import TrainMemoryOptions
 from memup_cli.tasks.adding import Add, AddOptions
-from memup_cli.training.weights import build_model
 
 
 def test_a_learned_spread_tells_what_cannot_be_known_from_what_can():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.models.memory import reset
-from memup_cli.models.recurrent import AMRLCore, GTrXLCore, LSTMCore, aggregate_over_time
+from memup_cli.baselines.cores import AMRLCore, GTrXLCore, LSTMCore, aggregate_over_time
+from memup_cli.memory.cells import reset
 
 F, SIZE, STEPS = 3, 8, 12
 CORES = {

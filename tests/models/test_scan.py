@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memup_cli.models.scan import BLOCK, WALK, LinearRecurrence, scan_
+from memup_cli.memory.scan import BLOCK, WALK, LinearRecurrence, scan_
 
 LENGTHS = [1, 2, WALK, WALK + 1, WALK + BLOCK, 5 * BLOCK + 3, 700]
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from memup_cli.models.encoders import row_moments
-from memup_cli.models.standard import Units
+from memup_cli.memory.encoders import row_moments
+from memup_cli.memory.standard import Units
 
 
 def told(rows: torch.Tensor) -> Units:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from memup_cli.errors import BadInput, UsageProblem
-from memup_cli.tasks import mnist
-from memup_cli.tasks.pmnist import PermutedMNIST, PermutedMNISTOptions, permutation
+from memup_cli.tasks.digits import mnist
+from memup_cli.tasks.digits.pmnist import PermutedMNIST, PermutedMNISTOptions, permutation
 from stores.errors import StoreIO
 from tests.mnist_files import digits, idx, write_mnist
 

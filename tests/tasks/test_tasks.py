@@ -10,9 +10,9 @@ import memup_cli.envs  # noqa: F401  registers memup/TMaze-v0
 from memup_cli.tasks import load_task, task_names
 from memup_cli.tasks.adding import Add, AddOptions
 from memup_cli.tasks.copying import Copy, CopyOptions, ScatteredCopy
-from memup_cli.tasks.endless import EndlessOptions, EndlessTMaze
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.tasks.tmaze_env import MazeEnv, MazeVectorEnv
+from memup_cli.tasks.mazes.endless import EndlessOptions, EndlessTMaze
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
+from memup_cli.tasks.mazes.tmaze_env import MazeEnv, MazeVectorEnv
 
 MAZES = [
     TMazeOptions(length=30),

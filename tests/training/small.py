@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.models.predictor import MemoryModel
+from memup_cli.compute.world import ALONE, World
+from memup_cli.learning.learner import MemoryLearner
+from memup_cli.learning.weights import build_model
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.predictor.predictor import MemoryModel
+from memup_cli.selection.candidates import gather_candidates
+from memup_cli.selection.gains import candidates_wanted
+from memup_cli.streaming.slabs import chooser, open_slab
 from memup_cli.tasks.spec import TaskSpec
-from memup_cli.training.candidates import gather_candidates
-from memup_cli.training.gains import candidates_wanted
-from memup_cli.training.learner import MemoryLearner
-from memup_cli.training.weights import build_model
-from memup_cli.training.windows import chooser, open_slab
-from memup_cli.training.world import ALONE, World
 from stores.groups import Episode
 from stores.layout import Field, Layout
 from stores.reader import Trajectories

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memup_cli.training.adam import Adam
+from memup_cli.compute.adam import Adam
 
 SHAPES = [(), (1,), (7,), (33, 17), (1, 64), (5, 3, 2, 2), (300, 40), (0, 4)]
 HOW = [

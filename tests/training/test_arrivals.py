@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from memup_cli.configs import TrainMemoryOptions
 from memup_cli.errors import UsageProblem
-from memup_cli.models.contexts import SEEN
-from memup_cli.models.predictor import MemoryModel
-from memup_cli.training.arrivals import Arrivals
-from memup_cli.training.candidates import CONTEXT, Candidates, TargetTables, gather_candidates, query_fields
-from memup_cli.training.windows import chooser, open_slab
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.predictor.contexts import SEEN
+from memup_cli.predictor.predictor import MemoryModel
+from memup_cli.selection.arrivals import Arrivals
+from memup_cli.selection.candidates import CONTEXT, Candidates, TargetTables, gather_candidates, query_fields
+from memup_cli.streaming.slabs import chooser, open_slab
 from stores.slab import Slab
 from tests.training.small import EPISODES, SCORES, SPEC, model_of, sharp, stored
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from memup_cli.detector import uncertainty
+from memup_cli.detector.detection import ScoreConfig
+from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.stages.scoring import score
+from memup_cli.streaming import blocks
 from memup_cli.tasks.spec import default_detector
-from memup_cli.training import blocks, uncertainty
-from memup_cli.training.detection import ScoreConfig
-from memup_cli.training.scoring import score
-from memup_cli.training.stages import open_run, spec_of
 from stores.groups import Episode
 from stores.layout import Field, Layout
 from stores.reader import Shard

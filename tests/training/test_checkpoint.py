@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from memup_cli.training import checkpoint
-from memup_cli.training.stages import owned
+from memup_cli.records import checkpoint
+from memup_cli.records.lifecycle import owned
 from stores.errors import Fenced, StoreIO
 from stores.files import PendingFiles
 

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from memup_cli.compute.pace import Watch
+from memup_cli.evaluation.predictions import Predictions
 from memup_cli.interrupts import StopFlag
+from memup_cli.learning.loop import Course, descend, learning_rate
 from memup_cli.tasks.spec import TaskSpec
-from memup_cli.training.descent import Course, descend, learning_rate
-from memup_cli.training.evaluation import Predictions
-from memup_cli.training.watch import Watch
 from stores.reader import Trajectories
 from stores.slab import Slab
 from tests.training.small import SPEC, stored

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memup_cli.training.discounts import GAMMAS, choose_gamma
+from memup_cli.detector.discounts import GAMMAS, choose_gamma
 
 
 def found(uncertain: bool, explained: float, useful: float = 1.0, significance: float = 9.0) -> dict:

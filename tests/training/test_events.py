@@ -11,8 +11,8 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from memup_cli.training import events
-from memup_cli.training.events import Events
+from memup_cli.records import event_files as events
+from memup_cli.records.event_files import Events
 
 NOW = 1_700_000_000.25
 STEPS = [0, 1, 127, 128, 300, 16_383, 16_384, 10**6, 2**40]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.models.encoders import FieldEncoder
-from memup_cli.models.predictor import prediction_losses
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
-from memup_cli.training.gains import SPARE, WARM_UP, Gains
-from memup_cli.training.selection import suffix_top
+from memup_cli.memory.encoders import FieldEncoder
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.predictor.predictor import prediction_losses
+from memup_cli.selection.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
+from memup_cli.selection.gains import SPARE, WARM_UP, Gains
+from memup_cli.selection.gumbel import suffix_top
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 SPEC = TMaze(TMazeOptions()).spec
 QUERY = FieldEncoder(SPEC, SPEC.query)

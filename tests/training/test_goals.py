@@ -2,8 +2,8 @@
 
 import pytest
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.training.goals import reached
+from memup_cli.learning.goals import reached
+from memup_cli.options.stage_options import TrainMemoryOptions
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from memup_cli.models.predictor import MemoryModel
+from memup_cli.compute.pace import Watch
+from memup_cli.compute.world import World
+from memup_cli.learning.learner import MemoryLearner
+from memup_cli.learning.stretches import Walked, one_of_a_stretch
+from memup_cli.learning.update import NOW, rollout_loss
+from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.ranks import Rank
-from memup_cli.training.gains import WARM_UP
-from memup_cli.training.learner import MemoryLearner
-from memup_cli.training.stretches import Walked, one_of_a_stretch
-from memup_cli.training.update import NOW, rollout_loss
-from memup_cli.training.watch import Watch
-from memup_cli.training.world import World
+from memup_cli.selection.gains import WARM_UP
 from stores.slab import Slab
 from tests.training.small import EPISODES, SCORES, learner_of, model_of, sharp, stored, walk
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.models.memory import CELLS, Shape
-from memup_cli.models.standard import LOUD, LOUDEST, Standard
+from memup_cli.memory.cells import CELLS, Shape
+from memup_cli.memory.standard import LOUD, LOUDEST, Standard
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.stages.memory.facts import target_moments
+from memup_cli.streaming.moments import NAME, measure, moments_of
+from memup_cli.streaming.targets import targets
 from memup_cli.tasks.spec import PREVIOUS_ACTION, TaskSpec
-from memup_cli.training.facts import target_moments
-from memup_cli.training.moments import NAME, measure, moments_of
-from memup_cli.training.stages import open_run, spec_of, split_of
-from memup_cli.training.targets import targets
 from tests.cli import Memup
 
 MAZE = ["collect", "tmaze", "--length", 30, "--episodes", 60, "--test-episodes", 5]
@@ -67,7 +67,7 @@ def test_what_is_predicted_is_measured_on_validation_episodes(memup):
 
 
 def test_a_large_mean_hides_no_small_spread(tmp_path):
-    from memup_cli.training.moments import Sums
+    from memup_cli.streaming.moments import Sums
 
     values = 1e9 + np.arange(10.0)[:, None]
     sums = Sums(classes=0, image=False)
@@ -78,7 +78,7 @@ def test_a_large_mean_hides_no_small_spread(tmp_path):
 
 
 def test_what_is_rare_has_a_large_kurtosis_and_noise_has_not():
-    from memup_cli.training.moments import Sums, rarest
+    from memup_cli.streaming.moments import Sums, rarest
 
     cue, noise = np.zeros(1000), np.random.default_rng(0).normal(size=1000)
     cue[500] = 1
@@ -93,7 +93,7 @@ def test_what_is_rare_has_a_large_kurtosis_and_noise_has_not():
 
 
 def test_channels_of_images_have_their_own_moments():
-    from memup_cli.training.moments import Sums
+    from memup_cli.streaming.moments import Sums
 
     images = np.random.default_rng(0).integers(0, 256, (7, 4, 5, 3)).astype(np.uint8)
     sums = Sums(classes=0, image=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from memup_cli.training.facts import Facts
-from memup_cli.training.plan import Plan, settle
+from memup_cli.stages.memory.facts import Facts
+from memup_cli.stages.memory.plan import Plan, settle
 from tests.cli import Memup, files_of
 
 ONE = Facts(

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.models.detectors import Detector
-from memup_cli.models.probe import Probe
-from memup_cli.training.detection import ScoreConfig
-from memup_cli.training.fitting import Saving
-from memup_cli.training.pasts import sample_events
-from memup_cli.training.probing import train_probe
-from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.detector.detection import ScoreConfig
+from memup_cli.detector.detectors import Detector
+from memup_cli.detector.fitting import Saving
+from memup_cli.detector.pasts import sample_events
+from memup_cli.detector.probe import Probe
+from memup_cli.detector.probing import train_probe
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
 
 
 @pytest.fixture

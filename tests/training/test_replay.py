@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.training.rarity import Rarity
-from memup_cli.training.replay import Replay
-from memup_cli.training.stages import open_run, spec_of, split_of
+from memup_cli.learning.rarity import Rarity
+from memup_cli.learning.replay import Replay
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
 
 
 @pytest.fixture

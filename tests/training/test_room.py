@@ -2,11 +2,11 @@
 
 import pytest
 
+from memup_cli.baselines.networks import Baseline
+from memup_cli.baselines.room import predict_saved, saved_bytes
 from memup_cli.limits import free_ram, usable_cores
-from memup_cli.models.baselines import Baseline
 from memup_cli.tasks.copying import Copy, CopyOptions
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.room import predict_saved, saved_bytes
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 SPECS = {"copy": Copy(CopyOptions(length=120)).spec, "tmaze": TMaze(TMazeOptions(length=100)).spec}
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.configs import TrainMemoryOptions
-from memup_cli.models.memory import boundaries
-from memup_cli.training.candidates import TargetTables, gather_candidates, query_fields
-from memup_cli.training.rarity import Rarity
-from memup_cli.training.stages import open_run, spec_of, split_of
-from memup_cli.training.stretches import Walked, draw, one_of_a_stretch
-from memup_cli.training.update import WEIGHT, next_batch, rollout_loss
-from memup_cli.training.weights import build_model
-from memup_cli.training.windows import chooser, open_slab, stored_scores
+from memup_cli.learning.rarity import Rarity
+from memup_cli.learning.stretches import Walked, draw, one_of_a_stretch
+from memup_cli.learning.update import WEIGHT, next_batch, rollout_loss
+from memup_cli.learning.weights import build_model
+from memup_cli.memory.cells import boundaries
+from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
+from memup_cli.streaming.slabs import chooser, open_slab, stored_scores
 
 ROLLOUT, STRETCH, BATCH = 5, 8, 16
 

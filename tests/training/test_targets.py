@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memup_cli.errors import BadInput
+from memup_cli.selection.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
+from memup_cli.selection.gumbel import suffix_top
+from memup_cli.streaming.slabs import chooser, prediction_points
+from memup_cli.streaming.targets import Returns, discounted_returns, previous_actions, targets
 from memup_cli.tasks.copying import Copy, CopyOptions
-from memup_cli.tasks.tmaze import TMaze, TMazeOptions
-from memup_cli.training.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
-from memup_cli.training.selection import suffix_top
-from memup_cli.training.targets import Returns, discounted_returns, previous_actions, targets
-from memup_cli.training.windows import chooser, prediction_points
+from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from stores.schedule import VisitOrder
 from tests.training.small import SPEC, stored
 

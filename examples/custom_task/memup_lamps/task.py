@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field as Option
 
 from memup_cli.errors import UsageProblem
-from memup_cli.tasks.spaces import registered
+from memup_cli.tasks.own.spaces import registered
 from memup_cli.tasks.spec import StepRule, TaskOptions, TaskSpec
 from stores.groups import Episode
 from stores.layout import Field

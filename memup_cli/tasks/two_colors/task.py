@@ -18,7 +18,7 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ...errors import UsageProblem
-from ..spaces import registered
+from ..own.spaces import registered
 from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
 from .scenario import COLORS
 

@@ -1,0 +1,207 @@
+"""The environments of a run's task, many side by side, in the number types that the store and the memory use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium import Wrapper
+from gymnasium.spaces import Box, Discrete
+from gymnasium.vector import SyncVectorEnv, VectorEnv
+
+from ...errors import BadInput, MemupError, UsageProblem
+from ...streaming.targets import previous_action_field
+from ...tasks import load_task
+from ...tasks.own.blame import described
+from ...tasks.spec import TaskSpec
+
+MEND = "Mend the environment, then run the same command again."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step of every environment led to."""
+
+    observation: np.ndarray  # (N, *row): of the next step, also where the episode has just ended
+    reward: np.ndarray  # (N,) float32
+    terminated: np.ndarray  # (N,) bool
+    ended: np.ndarray  # (N,) bool: terminated or truncated
+    success: np.ndarray | None  # (N,) float32: 1 or 0 where the environment can tell, else nan; None: no episode ended
+
+
+class Watched(Wrapper[Any, Any, Any, Any]):
+    """One of N environments, which says where in which episode it failed."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        super().__init__(env)
+        self._name = name
+        self._seed: int | None = None
+        self._resets = self._steps = 0  # since the seed, and since the last of those
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        if seed is not None:
+            self._seed, self._resets = seed, 0
+        self._resets, self._steps = self._resets + 1, 0
+        try:
+            return self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            raise self._failed("in the reset", error) from error
+
+    def step(self, action: Any) -> Any:
+        try:
+            found = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            raise self._failed(f"at step {self._steps}", error) from error
+        self._steps += 1
+        return found
+
+    def _failed(self, where: str, error: BaseException) -> BadInput:
+        """Whatever the environment raises is about that environment, not about memup."""
+        earlier = self._resets - 1
+        then = f", then play {earlier} episodes before it" if earlier else ""
+        return BadInput(
+            f"{self._name} failed {where} of episode {earlier} of seed {self._seed}: {described(error)}. To see it "
+            f"again: env.reset(seed={self._seed}){then}. {MEND}"
+        )
+
+
+class Arena:
+    """N environments stepped together. An environment whose episode has ended waits until restart()."""
+
+    def __init__(
+        self,
+        envs: VectorEnv[Any, Any, Any],
+        spec: TaskSpec,
+        threshold: float | None = None,
+        name: str = "the environment",
+    ) -> None:
+        self.envs, self.count = envs, envs.num_envs
+        if isinstance(envs, SyncVectorEnv):
+            envs.envs = [Watched(env, name) for env in envs.envs]
+        self.frames: list[np.ndarray] | None = None  # set to a list, it gets a picture of the first one a step
+        fields = {f.name: f for f in spec.fields}
+        self._dtype = fields["observation"].numpy
+        self._observation_start = getattr(envs.single_observation_space, "start", 0)
+        space = envs.single_action_space
+        assert isinstance(space, Box | Discrete)
+        self.actions: Box | Discrete = space
+        self._name = name
+        for field, found in (("observation", envs.single_observation_space), ("action", space)):
+            check_space(spec, field, found)
+        self.returns = np.zeros(self.count, np.float64)  # of the current episodes so far
+        self._threshold = threshold  # an episode with this return counts as a success
+        self._no_action = np.full(
+            (self.count, *previous_action_field(spec).shape),
+            spec.classes.get("action", 0),
+            previous_action_field(spec).numpy,
+        )
+
+    def no_action(self) -> np.ndarray:
+        """The previous action of an episode's first step: (N, ...)."""
+        return self._no_action.copy()
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        observation, _ = self._ask(self.envs.reset, seed=list[int | None](seeds))
+        self.returns[:] = 0
+        return self._store(observation)
+
+    def restart(self, which: np.ndarray) -> np.ndarray:
+        """Begin a new episode in some environments (N,); the observations of all of them."""
+        observation, _ = self._ask(self.envs.reset, options={"reset_mask": which})
+        self.returns[which] = 0
+        return self._store(observation)
+
+    def playable(self, actions: np.ndarray) -> np.ndarray:
+        """Actions as the environment takes them, within its bounds, in the store's terms."""
+        if isinstance(self.actions, Box):
+            return np.clip(actions, self.actions.low, self.actions.high).astype(self.actions.dtype)
+        return actions
+
+    def stored(self, actions: np.ndarray) -> np.ndarray:
+        """Actions as a recording holds them: millions of numbered ones, as bytes."""
+        return actions.astype(np.uint8) if isinstance(self.actions, Discrete) and self.actions.n <= 256 else actions
+
+    def explore(self, actions: np.ndarray, epsilon: float, rng: np.random.Generator) -> None:
+        """Replace a share of the actions (N, ...), in place, by random ones."""
+        which = rng.random(self.count) < epsilon
+        if isinstance(self.actions, Discrete):
+            actions[which] = rng.integers(self.actions.n, size=self.count)[which]
+            return
+        low, high = (np.nan_to_num(edge, posinf=1.0, neginf=-1.0) for edge in (self.actions.low, self.actions.high))
+        actions[which] = rng.uniform(low, high, (self.count, *low.shape))[which]
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        """Actions (N, ...) as playable() gives them."""
+        if self.frames is not None:
+            self.frames.append(np.asarray(self.envs.render()[0]))  # type: ignore[index]
+        if isinstance(self.actions, Discrete):
+            actions = actions + self.actions.start
+        observation, reward, terminated, truncated, info = self._ask(self.envs.step, actions)
+        self.returns += reward
+        ended = terminated | truncated
+        success = self._successes(ended, info) if ended.any() else None
+        return Outcome(self._store(observation), np.asarray(reward, np.float32), terminated, ended, success)
+
+    def _successes(self, ended: np.ndarray, info: dict[str, Any]) -> np.ndarray:
+        if not np.isfinite(self.returns[ended]).all():
+            raise BadInput(
+                f"{self._name} gave a reward that is not finite. Mend the environment, or clip its rewards with a "
+                "wrapper."
+            )
+        success = np.full(self.count, np.nan, np.float32)
+        if "is_success" in info:
+            told = ended & info.get("_is_success", ended)
+            success[told] = np.asarray(info["is_success"])[told]
+        elif self._threshold is not None:
+            success[ended] = self.returns[ended] >= self._threshold
+        return success
+
+    def _ask(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Whatever the environment raises is about that environment, not about memup."""
+        try:
+            return call(*args, **kwargs)
+        except MemupError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"{self._name} failed: {described(error)}. {MEND}") from error
+
+    def _store(self, observation: np.ndarray) -> np.ndarray:
+        if observation.dtype.kind == "f" and not np.isfinite(observation).all():
+            raise BadInput(
+                f"{self._name} gave an observation that is not finite. Mend the environment, or clip what it shows "
+                "with a wrapper."
+            )
+        return (observation - self._observation_start if self._observation_start else observation).astype(self._dtype)
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: str | None = None) -> Arena:
+    """The environments of a task as a manifest describes it."""
+    built = load_task(task["name"])(load_task(task["name"]).Options(**task["options"]))
+    make = getattr(built, "vector_environment", None)
+    if make is None:
+        raise UsageProblem(
+            f"the task {task['name']} is a data set without an environment, so no agent can act in it; agents are for "
+            "tasks such as tmaze and gym"
+        )
+    name = task["options"].get("env_id", task["name"])
+    return Arena(make(count, render_mode), spec, getattr(built, "success_return", None), f"the environment {name}")
+
+
+def check_space(spec: TaskSpec, name: str, space: Any) -> None:
+    """UsageProblem if observations or actions are not what the run was collected with."""
+    classes = spec.classes.get(name)
+    shape = next(f for f in spec.fields if f.name == name).shape
+    if classes is not None:
+        fits = isinstance(space, Discrete) and space.n == classes
+        wanted = f"Discrete({classes})"
+    else:
+        fits = isinstance(space, Box) and space.shape == shape
+        wanted = f"a Box of shape {shape}"
+    if not fits:
+        raise UsageProblem(
+            f"the run was collected with {name}s from {wanted}, but this environment has {space}. Use an environment "
+            "of the task that the run was collected from."
+        )

@@ -1,0 +1,211 @@
+"""Typer options from config models. Precedence: flags > MEMUP_* variables > --config TOML > defaults."""
+
+import inspect
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+import typer
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from ..errors import UsageProblem
+from ..ranks import rank
+from .stage_options import STAGES, StageOptions
+
+Options = TypeVar("Options", bound=BaseModel)
+
+SHORT = {"verbose": "-v"}
+SHARED = ("train-memory",)  # stages that torchrun can start
+PLACEHOLDERS = {bool: "", int: "N", float: "X", Path: "PATH", str: "TEXT"}  # short: the help must fit 80 columns
+
+
+def flowing(text: str) -> str:
+    """A help text without the line breaks of the source inside its paragraphs."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
+def command_function(
+    stage: str,
+    models: dict[str, type[BaseModel]],
+    body: Callable[..., None],
+    panels: dict[str, str],
+    shown: tuple[str, ...] = (),
+) -> Callable[..., None]:
+    """A function whose signature Typer turns into options; it calls body(**{name: validated model}).
+
+    shown: of the options of the first model, those that --help shows; the others are for --help-all. Empty: all.
+    """
+    fields = {
+        name: (key, field)
+        for key, model in models.items()
+        for name, field in model.model_fields.items()
+        if not _extra(field).get("no option")
+    }
+
+    def run(**given: Any) -> None:
+        if rank().size > 1 and stage not in SHARED:
+            raise UsageProblem(
+                f"{stage} runs in one process; start it without torchrun. On several: {', '.join(SHARED)}"
+            )
+        flags = {name: value for name, value in given.items() if value is not None}
+        from_file = _read_toml(flags.get("config"), stage, {_option(n, f): (n, f) for n, (_, f) in fields.items()})
+        values = {**from_file, **flags}
+        body(**{key: build(model, values) for key, model in models.items()})
+
+    own = next(iter(models))
+    parameters = [
+        _parameter(
+            name,
+            field,
+            panels.get(key),
+            hidden=bool(shown) and key == own and name not in shown,
+            planned=name in getattr(models[key], "planned", ()),
+        )
+        for name, (key, field) in fields.items()
+    ]
+    parameters.append(_help_all(hidden=not shown))
+
+    def call(help_all: bool = False, **given: Any) -> None:
+        run(**given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    """The help with every option."""
+    if wanted:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        print(context.get_help())
+        raise typer.Exit
+
+
+def _help_all(hidden: bool) -> inspect.Parameter:
+    """hidden: where --help shows all."""
+    option = typer.Option(
+        "--help-all",
+        metavar="",
+        callback=_show_all,
+        is_eager=True,
+        help="Show all options.",
+        show_default=False,
+        hidden=hidden,
+    )
+    return inspect.Parameter(
+        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+    )
+
+
+def _option(name: str, field: FieldInfo) -> str:
+    return (field.alias or name).replace("_", "-")
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    """What a field says of itself as an option: the box of the help, and the like."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+
+
+def _parameter(
+    name: str, field: FieldInfo, panel: str | None, hidden: bool = False, planned: bool = False
+) -> inspect.Parameter:
+    flag, extra = _option(name, field), _extra(field)
+    if "argument" in extra:
+        argument = typer.Argument(help=field.description, metavar=str(extra["argument"]), show_default=False)
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[field.annotation, argument])
+    both = extra.get("both")  # a plan may switch it on
+    flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
+    choices, kind = _choices(field)
+    option = typer.Option(
+        *flags,
+        help=f"{field.description}{_remark(field, choices, planned)}",
+        metavar="WORD" if choices else PLACEHOLDERS[kind],
+        envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
+        show_envvar=False,
+        show_default=False,
+        rich_help_panel=panel or extra.get("panel"),
+        hidden=hidden,
+    )
+    annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
+    """The words that an option takes, if it takes only some, and the type of its value."""
+    kind: Any = field.annotation
+    if get_origin(kind) is UnionType or type(None) in get_args(kind):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    return (get_args(kind), str) if get_origin(kind) is Literal else ((), kind)
+
+
+def _remark(field: FieldInfo, choices: tuple[str, ...], planned: bool) -> str:
+    """What the help says after the description: the words to choose from, and the default."""
+    parts = [" or ".join([", ".join(choices[:-1]), choices[-1]])] if choices else []
+    default: Any = field.default
+    if planned:
+        parts.append("default: planned")
+    elif not (default is None or default is False or default is PydanticUndefined):
+        parts.append(f"default: {default}")
+    return f" [dim]({'; '.join(parts)})[/dim]" if parts else ""
+
+
+def build(model: type[Options], values: dict[str, Any]) -> Options:
+    """UsageProblem, which names the option, if a value is not one of those it can have."""
+    own = {field.alias or name: values[name] for name, field in model.model_fields.items() if name in values}
+    try:
+        return model(**own)
+    except ValidationError as error:
+        raise UsageProblem("; ".join(_describe(e) for e in error.errors())) from None
+
+
+def _describe(error: Any) -> str:
+    message = error["msg"].removeprefix("Value error, ")
+    if not error["loc"]:
+        return message[:1].upper() + message[1:]
+    option = "--" + str(error["loc"][0]).replace("_", "-")
+    if error["type"] == "missing":
+        return f"{option} is required"
+    return f"{option} {error['input']}: {message[:1].lower()}{message[1:]}"
+
+
+def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldInfo]]) -> dict[str, Any]:
+    """Options of a stage from a TOML file: plain keys at the top are for every stage, [stage] for this one."""
+    if path is None:
+        return {}
+    try:
+        data = tomllib.loads(Path(path).read_text())
+    except OSError as error:
+        raise UsageProblem(f"--config {path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageProblem(f"--config {path} is not valid TOML: {error}") from None
+    shared = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+    common = {_option(name, field) for name, field in StageOptions.model_fields.items()}
+    for key in shared:
+        if key.replace("_", "-") not in common:
+            raise UsageProblem(
+                f"--config {path}: {key!r} is no option of every stage; put it into a table such as [{stage}]. At the "
+                f"top there can be: {', '.join(sorted(common))}."
+            )
+    for key in tables:
+        if key not in STAGES:
+            raise UsageProblem(f"--config {path}: there is no stage [{key}]. Stages: {', '.join(STAGES)}.")
+    own = tables.get(stage, {})
+    unknown = [key for key in own if key.replace("_", "-") not in known]
+    if unknown:
+        raise UsageProblem(
+            f"--config {path}: [{stage}] has no option {', '.join(map(repr, unknown))}. It takes: "
+            f"{', '.join(sorted(known))}."
+        )
+    found = {}
+    for key, value in {**shared, **own}.items():
+        name, field = known[key.replace("_", "-")]
+        if isinstance(value, bool) and field.annotation is not bool:
+            raise UsageProblem(f"--config {path}: {key} takes no true or false")
+        found[name] = value
+    return found

@@ -1,0 +1,290 @@
+"""The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+
+from stores.errors import DamagedData
+from stores.files import inside, make_folder, read_file, remove_tree, to_json, write_durably
+from stores.manifest import Manifest
+
+from ..agents.agent_training import AgentTraining, reward_unit, train
+from ..agents.play.environments import open_arena
+from ..agents.policies import Policy, build_policy
+from ..agents.senses import OBSERVATION
+from ..errors import BadInput, StageMissing, UsageProblem
+from ..interrupts import StopFlag
+from ..learning.weights import load_model, restore
+from ..options.agent_options import AGENTS, MEMORY_AGENTS, TrainAgentOptions
+from ..predictor.predictor import MemoryModel
+from ..records import checkpoint
+from ..records.extending import Earlier, earlier_parts, is_extension
+from ..records.lifecycle import (
+    continue_command,
+    digests,
+    is_up_to_date,
+    open_run,
+    owned,
+    record,
+    require,
+    spec_of,
+    split_of,
+)
+from ..records.runs import again, altered_weights, now
+from ..streaming.moments import moments_of
+from ..tasks.spec import TaskSpec
+
+BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
+GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
+ITERATIONS = 40  # of the steps there are, if they are enough for that with ...
+FEW = 8  # ... this many environments
+PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
+OWN_OPTIONS = {
+    "ppo": {"checkpoint", "outlook", "imitate", "prefer", "alternate"} | PPO_OPTIONS,
+    "qrdqn": {"checkpoint", "outlook", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon"}
+    | {"explore", "target_rate"},
+    "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,
+    "amrl": {"rollout", "core_hidden", "aggregate"} | PPO_OPTIONS,
+    "gtrxl": {"rollout", "core_hidden", "span", "layers", "heads"} | PPO_OPTIONS,
+}
+
+
+@dataclass(frozen=True)
+class AgentJob:
+    """A fully resolved train-agent command."""
+
+    manifest: Manifest
+    spec: TaskSpec
+    options: TrainAgentOptions
+    seed: int
+    device: torch.device
+    restart: bool
+    quiet: bool
+    earlier: Earlier = ()  # of a training that is extended
+
+    @property
+    def agent(self) -> str:
+        return self.options.agent
+
+    @property
+    def stage(self) -> str:
+        return f"train-agent/{self.agent}"
+
+    @property
+    def folder(self) -> Path:
+        return self.manifest.run / "agent" / self.agent
+
+    @property
+    def logs(self) -> Path:
+        return self.manifest.run / "logs" / f"train-agent-{self.agent}"
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the result depends on, defaults filled in."""
+        known = BOTH | OWN_OPTIONS[self.agent]
+        chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k in known}
+        frozen = self.agent in MEMORY_AGENTS
+        chosen["minibatch"] = self.options.minibatch or (512 if frozen else 2048)
+        if "sample" in chosen:
+            chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
+        if frozen and next(f for f in self.spec.fields if f.name == OBSERVATION).is_image:
+            chosen["eyes"] = self.options.eyes or ("memory" if self.agent == "qrdqn" else "own")
+        begun = {} if self.restart else self.manifest.stages.get(self.stage, {}).get("config", {})
+        units = {"units": True} if begun.get("units", not begun) else {}  # what 0.1.0 began goes on without
+        return {"agent": self.agent, **chosen, **units, "seed": self.seed}
+
+    def training(self, memory: MemoryModel | None) -> AgentTraining:
+        return AgentTraining(
+            task=self.manifest.task,
+            spec=self.spec,
+            memory=memory,
+            moments=moments_of(self.manifest, self.spec, keep=True) if self.config.get("units") else {},
+            reward_unit=reward_unit(split_of(self.manifest, "train")),
+            episodes=split_of(self.manifest, "train") if self.config.get("imitate") else None,
+            config=self.config,
+            seed=self.seed,
+            device=self.device,
+            folder=self.folder,
+            logs=self.logs,
+            initial=None,
+            checkpoint_every=self.options.checkpoint_every,
+            buffer_memory=self.options.buffer_memory,
+            quiet=self.quiet,
+            earlier=self.earlier,
+        )
+
+
+def resolve(
+    run: Path | None, options: TrainAgentOptions, seed: int, device: torch.device, *, restart: bool, quiet: bool
+) -> AgentJob:
+    """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
+    manifest = open_run(run)
+    spec = spec_of(manifest)
+    known = BOTH | OWN_OPTIONS[options.agent] | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
+    known |= {"eyes"} if options.agent in MEMORY_AGENTS else set()
+    if foreign := sorted(options.model_fields_set - known):
+        raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}; leave it out")
+    hints = {**planned(manifest, spec, options, restart), **spec.recipes.get(options.agent, {})}
+    options = TrainAgentOptions(**{**hints, **options.model_dump(exclude_unset=True)})
+    open_arena(manifest.task, spec, 1).close()
+    if options.agent == "qrdqn" and "action" not in spec.classes:
+        raise UsageProblem(
+            f"--agent qrdqn chooses among numbered actions, but those of {manifest.task['name']} are continuous; use "
+            "--agent ppo"
+        )
+    if options.alternate and (more := {f.name for f in spec.fields} - {"observation", "action", "reward"}):
+        raise UsageProblem(
+            f"--alternate collects observations, actions and rewards; {manifest.task['name']} also has "
+            f"{', '.join(sorted(more))}, which only `memup collect` can tell"
+        )
+    if options.agent in MEMORY_AGENTS:
+        require(manifest, "train-memory")
+    return AgentJob(manifest, spec, options, seed, device, restart, quiet)
+
+
+def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, restart: bool) -> dict[str, Any]:
+    """What follows from the episodes and from the memory: whom to ask, and how many to play side by side.
+
+    An iteration is of whole episodes: the longer these are, the fewer environments leave time for many iterations.
+    Where even few play more than all the steps, they play once: who asks the predictor of a good memory is right from
+    the start, and learning from chance would take many. What was begun goes on as it was.
+    """
+    begun = {} if restart else manifest.stages.get(f"train-agent/{options.agent}", {}).get("config", {})
+    if begun:
+        return {n: v for n, v in begun.items() if n in TrainAgentOptions.model_fields and n != "agent"}
+    found: dict[str, Any] = {}
+    if _has_good_outlook(manifest, spec, options):
+        found["outlook"] = True
+    length = int(np.median(split_of(manifest, "train").lengths))
+    envs = options.envs
+    if "envs" not in options.model_fields_set:
+        fitting = options.steps // (ITERATIONS * length)
+        envs = found["envs"] = min(max(fitting, FEW), options.envs)
+    if envs * length > options.steps and "outlook" in found:
+        found["steps"] = envs * length
+    return found
+
+
+def _has_good_outlook(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions) -> bool:
+    """Whether the predictor can be asked about actions, and is right often enough on validation episodes."""
+    entry = manifest.stages.get("train-memory", {})
+    asks = options.agent in MEMORY_AGENTS and "action" in spec.classes and spec.query == (OBSERVATION, "action")
+    good = entry.get("metrics", {}).get("explained", 0.0) >= GOOD
+    return bool(asks and good and entry["config"]["context"] == "point")
+
+
+def find(job: AgentJob) -> str:
+    """What there is to do: new, continue, extend, up to date. Refuses other options or inputs without --restart."""
+    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
+    done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun, "steps")
+    if done and not altered_weights(job.manifest, job.stage):
+        return "up to date"
+    if not job.restart and is_extension(job.manifest, job.stage, job.config, "steps"):
+        if job.options.alternate:
+            raise UsageProblem(
+                f"--steps {job.options.steps}: with --alternate these are the steps of every round, and rounds that "
+                "are done cannot get more. Use --restart to discard them, or another --run."
+            )
+        return "extend"
+    return "continue" if begun and not job.restart else "new"
+
+
+def train_agent(job: AgentJob) -> dict[str, Any]:
+    """Run the stage; returns the summary to print."""
+    from .alternation import alternate
+
+    if find(job) == "up to date":
+        return {"run": str(job.manifest.run), "outcome": "up to date", **job.manifest.stages[job.stage]["metrics"]}
+    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    total = job.options.steps * (job.options.alternate + 1)
+    stop = StopFlag()
+
+    with stop, owned(job.folder, job.quiet) as still_ours:
+        note = partial(record, job.manifest, job.stage, still_ours=still_ours, started=now())
+
+        def saved(steps: int) -> None:
+            note("running", progress={"done": steps, "total": total})
+
+        if job.restart or job.stage not in job.manifest.stages:
+            checkpoint.clear(job.folder)
+            remove_tree(job.manifest.run / "rounds" / job.agent)
+        if not job.restart:
+            parts = earlier_parts(job.manifest, job.stage, job.config, "steps", job.folder, job.quiet)
+            job = replace(job, earlier=parts)
+        note("running", config=job.config, inputs=inputs, outputs={}, rounds=[], earlier=job.earlier)
+        home = job.manifest
+        try:
+            memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+            policy, metrics = train(job.training(memory), stop, still_ours, saved)
+            if job.options.alternate and not stop:
+                policy, metrics, home = alternate(job, policy, metrics, stop, still_ours, saved)
+        except BadInput as error:
+            note("failed", problem=str(error))
+            raise
+        if stop:
+            note("interrupted", progress={"done": metrics["steps"], "total": total})
+            raise stop.error(f"checkpoint saved at {metrics['steps']:,} steps", continue_command())
+        acts_on = None
+        if job.agent in MEMORY_AGENTS:
+            path = (home.run / "memory").relative_to(job.manifest.run)
+            acts_on = {"path": str(path), "digest": home.stages["train-memory"]["weights"][job.options.checkpoint]}
+        digest = save_policy(job.folder, policy, job.config, acts_on, still_ours)
+        progress = {"done": metrics["steps"], "total": total}
+        outputs = {f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}}
+        note("complete", progress=progress, metrics=metrics, outputs=outputs, acts_on=acts_on)
+    return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}
+
+
+def save_policy(
+    folder: Path,
+    policy: Policy,
+    config: dict[str, Any],
+    acts_on: dict[str, str] | None,
+    still_ours: Callable[[], None],
+) -> str:
+    """Weights as safetensors, and beside them, to be read by people, what made them; returns the digest."""
+    make_folder(folder)
+    data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
+    write_durably(folder / "policy.safetensors", data, still_ours)
+    write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}), still_ours)
+    return hashlib.sha256(data).hexdigest()
+
+
+def trained_agents(manifest: Manifest) -> list[str]:
+    return [a for a in AGENTS if manifest.stages.get(f"train-agent/{a}", {}).get("status") == "complete"]
+
+
+def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, dict[str, Any]]:
+    """A trained agent of a run, ready to act, and its config."""
+    if agent is None:
+        trained = trained_agents(manifest)
+        if len(trained) > 1:
+            raise UsageProblem(f"{manifest.run} has several agents; choose one with --agent: {', '.join(trained)}")
+        begun = [a for a in AGENTS if f"train-agent/{a}" in manifest.stages]
+        if not trained:
+            command = again(manifest, f"train-agent/{begun[0]}" if begun else "train-agent", restart=False)
+            raise StageMissing(f"{manifest.run} has no trained agent; run `{command}` first")
+        agent = trained[0]
+    entry = require(manifest, f"train-agent/{agent}")
+    if found := altered_weights(manifest, f"train-agent/{agent}"):
+        raise DamagedData(
+            f"{found[0]} is missing, damaged or not what was trained. Run "
+            f"`{again(manifest, f'train-agent/{agent}', restart=True)}` to train it again."
+        )
+    config, memory = entry["config"], None
+    if agent in MEMORY_AGENTS:
+        path = inside(manifest.run, entry["acts_on"]["path"], "acts_on")
+        trained_by = manifest if path.parent == manifest.run else Manifest.load(path.parent)
+        options = trained_by.stages["train-memory"]["config"]
+        memory = restore(spec_of(manifest), options, read_file(path / f"{config['checkpoint']}.safetensors"))
+    policy = build_policy(spec_of(manifest), memory, config)
+    policy.load_own(load(read_file(manifest.run / "agent" / agent / "policy.safetensors")))
+    return policy.eval(), config

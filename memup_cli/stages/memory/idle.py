@@ -1,0 +1,36 @@
+"""Options of train-memory that have no effect beside others: given, they are a mistake, and refused."""
+
+from ...errors import UsageProblem
+from ...options.stage_options import TrainMemoryOptions
+from ...tasks.spec import TaskSpec
+from .memory_job import MemoryJob
+
+_OF_THE_STATE = ("hidden", "layers", "embedding", "dropout", "horizon", "replay", "starts", "rollout_sampling")
+_OF_SCORES = ("scores", "detector", "temperature", "explore")
+_OF_TARGETS = ("targets", "random_points", "predict_every", "at_targets", "near")
+_OF_CONTEXTS = ("window", "context_hidden")
+
+
+def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
+    """What has no effect with these options, and because of which."""
+    rules = (
+        (options.cell == "none", _OF_THE_STATE, "--cell none has no state"),
+        (options.select == "current", _OF_TARGETS + _OF_SCORES, "--select current predicts every step as it is read"),
+        (options.select == "uniform", _OF_SCORES, "--select uniform draws from all steps alike"),
+        (options.scores == "online", ("detector",), "--scores online are the model's own errors"),
+        (options.context == "point", _OF_CONTEXTS, "--context point is the step alone"),
+        (options.context in ("carried", "totals"), ("window",), f"--context {options.context} goes back to the start"),
+        (options.layers == 1, ("dropout",), "it lies between two layers, and there is one"),
+        (options.rollout_sampling == "all", ("stretch", "priority"), "every rollout is trained"),
+        (spec.target_kind != "return", ("gamma",), "the targets of this task are no returns"),
+    )
+    return {name: why for applies, names, why in rules if applies for name in names}
+
+
+def refuse_idle(asked: set[str], job: MemoryJob) -> None:
+    """UsageProblem for what is asked for and has no effect, whichever of the rivals may win."""
+    ways = [idle(job.options.model_copy(update=rival), job.spec) for rival in job.rivals or ({},)]
+    for name in sorted(asked):
+        if all(name in way for way in ways):
+            option = "--" + name.replace("_", "-")
+            raise UsageProblem(f"{option} has no effect here: {ways[0][name]}. Leave it out, or change that.")

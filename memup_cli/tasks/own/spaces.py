@@ -1,0 +1,167 @@
+"""Observation spaces as the store takes them: one array a step, of numbers or of class numbers."""
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stores.layout import Field
+
+from ...errors import UsageProblem
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
+    from gymnasium.spaces import Space
+
+
+@dataclass(frozen=True)
+class Part:
+    """A space within a space of several, and how to find its values."""
+
+    path: tuple[str | int, ...]
+    space: "Space[Any]"
+
+    @property
+    def name(self) -> str:
+        return "/".join(map(str, self.path))
+
+    def of(self, values: Any) -> np.ndarray:
+        for key in self.path:
+            values = values[key]
+        return np.asarray(values)
+
+
+@dataclass(frozen=True)
+class View:
+    """What is stored of observations: a Box or Discrete space as it is, of others all numbers in one vector."""
+
+    space: "Space[Any]"  # Box or Discrete
+    parts: tuple[Part, ...]
+    left_out: tuple[str, ...]  # parts that are not numbers
+    flattened: bool
+
+    def rows(self, values: Any) -> np.ndarray:
+        """Observations of many steps, as Minari holds them: arrays with a leading time axis, in dicts or tuples."""
+        if not self.flattened:
+            return self.parts[0].of(values)
+        return np.concatenate([_numbers(part.space, part.of(values)) for part in self.parts], axis=1)  # (T, n)
+
+    def row(self, observation: Any) -> Any:
+        """One observation, as an environment gives it."""
+        return self.rows(observation)[0] if self.flattened else self.parts[0].of(observation)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.parts[0].path == () and not self.flattened
+
+    @property
+    def named(self) -> tuple[tuple[str, int], ...]:
+        """The parts that have a name, and how many columns of a row each is."""
+        size = _size if self.flattened else lambda space: math.prod(space.shape)
+        return tuple((part.name, size(part.space)) for part in self.parts if part.path)
+
+    def describe(self) -> str:
+        names = ", ".join(part.name for part in self.parts if part.path) or "the observation"
+        told = f"observations are {names}" + (f", as {self.space.shape[0]} numbers" if self.flattened else "")  # type: ignore[index]
+        return told + (f"; left out, being no numbers: {', '.join(self.left_out)}" if self.left_out else "")
+
+
+def view_of(space: "Space[Any]", observe: str | None, whose: str) -> View:
+    """How observations of a space are stored; `observe` names the parts of a Dict to keep, with commas between."""
+    from gymnasium import spaces
+
+    numeric = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+    parts = _parts(space)
+    if observe is not None:
+        parts = _chosen(parts, [name.strip() for name in observe.split(",")], whose)
+    kept = tuple(part for part in parts if isinstance(part.space, numeric))
+    left_out = tuple(part.name for part in parts if not isinstance(part.space, numeric))
+    if not kept:
+        raise UsageProblem(
+            f"{whose} has observations of the kind {type(space).__name__}; memup stores Box, Discrete, MultiDiscrete "
+            "and MultiBinary ones, and Dicts and Tuples of them. Turn them into numbers with a Gymnasium wrapper."
+        )
+    if len(kept) == 1 and isinstance(kept[0].space, spaces.Box | spaces.Discrete):
+        return View(kept[0].space, kept, left_out, False)
+    size = sum(_size(part.space) for part in kept)
+    return View(spaces.Box(-np.inf, np.inf, (size,), np.float32), kept, left_out, True)
+
+
+def _parts(space: "Space[Any]", path: tuple[str | int, ...] = ()) -> list[Part]:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return [part for key, inner in space.spaces.items() for part in _parts(inner, (*path, key))]
+    if isinstance(space, spaces.Tuple):
+        return [part for i, inner in enumerate(space.spaces) for part in _parts(inner, (*path, i))]
+    return [Part(path, space)]
+
+
+def _chosen(parts: list[Part], names: list[str], whose: str) -> list[Part]:
+    known = {str(part.path[0]): None for part in parts if part.path}
+    if wrong := [name for name in names if name not in known]:
+        there = f"there are {', '.join(known)}" if known else "they have no parts"
+        raise UsageProblem(f"--observe {','.join(names)}: the observations of {whose} have no {wrong[0]!r}; {there}")
+    return [part for name in names for part in parts if str(part.path[0]) == name]
+
+
+def _counts(space: Any) -> np.ndarray | None:
+    """How many classes each number of a space has; None if they are no classes."""
+    found = getattr(space, "nvec", None)
+    if found is None and hasattr(space, "start"):
+        found = space.n
+    return None if found is None else np.atleast_1d(found).reshape(-1)
+
+
+def _size(space: Any) -> int:
+    counts = _counts(space)
+    return math.prod(space.shape) if counts is None else int(counts.sum())
+
+
+def _numbers(space: Any, values: np.ndarray) -> np.ndarray:
+    """Values (T, *shape), or those of one step, as numbers (T, n); classes become one-hot."""
+    counts = _counts(space)
+    if counts is None:
+        return values.reshape(-1, _size(space)).astype(np.float32)
+    classes = values.reshape(-1, len(counts)).astype(np.int64) - np.asarray(space.start).reshape(-1)
+    if (classes < 0).any() or (classes >= counts).any():
+        raise ValueError(f"an observation is not in its space {space}")
+    places = classes + np.concatenate([[0], np.cumsum(counts)[:-1]])
+    hot = np.zeros((len(classes), int(counts.sum())), np.float32)
+    np.put_along_axis(hot, places, 1, axis=1)
+    return hot
+
+
+def field_of(name: str, space: Any, whose: str) -> Field:
+    """The store's field of a Box or Discrete space."""
+    from gymnasium.spaces import Box, Discrete
+
+    if isinstance(space, Discrete):
+        kind = next(k for k in ("uint8", "uint16", "uint32", "int64") if space.n <= 2 ** (8 * np.dtype(k).itemsize))
+        return Field(name, kind)
+    if isinstance(space, Box):
+        return Field(name, np.dtype(space.dtype).name, tuple(space.shape))
+    raise UsageProblem(
+        f"{whose} has {name}s of the kind {type(space).__name__}; memup stores Box and Discrete ones. Flatten them "
+        "with a Gymnasium wrapper."
+    )
+
+
+def class_counts(**found: Any) -> dict[str, int]:
+    """Which fields hold class numbers, and how many there are."""
+    from gymnasium.spaces import Discrete
+
+    return {name: int(space.n) for name, space in found.items() if isinstance(space, Discrete)}
+
+
+def registered(env_id: str, max_steps: int, settings: dict[str, Any]) -> "EnvSpec":
+    """What `gymnasium.make` takes for an environment that is registered, by memup or by the package of a task."""
+    import gymnasium
+
+    from ... import envs  # noqa: F401  registers them
+
+    found = copy.deepcopy(gymnasium.spec(env_id))
+    found.max_episode_steps, found.kwargs = max_steps, settings
+    return found

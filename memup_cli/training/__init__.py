@@ -1,1 +1,0 @@
-"""What the stages do: collecting episodes now, scoring and training next."""
