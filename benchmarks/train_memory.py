@@ -24,8 +24,9 @@ from memup_cli.learning.weights import build_model
 from memup_cli.options.stage_options import TrainMemoryOptions
 from memup_cli.records.lifecycle import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
+from memup_cli.selection.choosing import chooser, stored_scores
 from memup_cli.stages.scoring import ScoreConfig, score
-from memup_cli.streaming.slabs import chooser, open_slab, stored_scores
+from memup_cli.streaming.slabs import open_slab
 
 
 def measure(run: Path, rollout: int, hidden: int, updates: int) -> dict[str, float]:

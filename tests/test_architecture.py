@@ -14,10 +14,20 @@ LAYERS = [
     "memup_cli.commands",
     "memup_cli.health",
     "memup_cli.reports",
+    "memup_cli.stages",
     "memup_cli.agents",
-    "memup_cli.training",
-    "memup_cli.models",
+    "memup_cli.learning",
+    "memup_cli.baselines",
+    "memup_cli.evaluation",
+    "memup_cli.detector",
+    "memup_cli.selection",
+    "memup_cli.predictor",
+    "memup_cli.memory",
+    "memup_cli.streaming",
+    "memup_cli.compute",
+    "memup_cli.records",
     "memup_cli.tasks",
+    "memup_cli.options",
     "memup_cli",
     "stores",
 ]
@@ -62,7 +72,7 @@ def test_imports_point_one_way():
 
 def test_the_rule_would_notice_a_wrong_import():
     tree = ast.parse("from ..commands import collect\nfrom stores import layout")
-    found = imports("memup_cli.tasks.mazes.tmaze", tree)
+    found = imports("memup_cli.tasks.spec", tree)
     assert "memup_cli.commands.collect" in found
     assert layer("memup_cli.commands.collect") < layer("memup_cli.tasks.mazes.tmaze")
 
@@ -149,3 +159,20 @@ def test_stages_that_train_import_little_beyond_torch(memup, maze):
 def test_the_module_runs_as_a_command():
     shown = subprocess.run([*COMMAND, "--version"], check=True, capture_output=True, text=True, env=environment())
     assert shown.stdout.startswith("memup ")
+
+
+MOST_MODULES = 14  # of a folder: more are several rooms in one
+
+
+def test_each_folder_is_one_room():
+    folders = {path.parent for path in (ROOT / "memup_cli").rglob("*.py")}
+    counts = {f: len([p for p in f.glob("*.py") if not p.name.startswith("__")]) for f in folders}
+    assert {str(f.relative_to(ROOT)): n for f, n in counts.items() if n > MOST_MODULES} == {}
+
+
+def test_no_two_modules_and_no_two_classes_share_a_name():
+    trees = {name: tree for name, tree in modules().items() if not (ROOT / Path(*name.split("."))).is_dir()}
+    names = [name.rsplit(".", 1)[-1] for name in trees if name.startswith("memup_cli")]
+    classes = [node.name for tree in trees.values() for node in tree.body if isinstance(node, ast.ClassDef)]
+    assert sorted({n for n in names if names.count(n) > 1}) == []
+    assert sorted({n for n in classes if classes.count(n) > 1}) == []

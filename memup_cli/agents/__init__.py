@@ -1,1 +1,1 @@
-"""Agents: a policy on (observation, memory state), the paper's RL baselines, and how they are trained and measured."""
+"""Agents: a policy on (observation, memory state), the paper's RL baselines, and how they learn."""

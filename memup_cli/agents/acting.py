@@ -7,12 +7,13 @@ import numpy as np
 import torch
 
 from ..errors import UsageProblem
+from ..options.agent_options import AGENTS
 from ..records.lifecycle import open_run, prepare_device, spec_of
-from ..stages.agent_stage import AGENTS, load_policy
-from ..streaming.targets import previous_action_field
+from ..streaming.actions import previous_action_field
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .play.recording import to_device
 from .policies import Policy
+from .saved import load_policy
 from .senses import OBSERVATION
 
 

@@ -18,13 +18,13 @@ from .. import console
 from ..compute.pace import peak_rss
 from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..memory.encoders import Moments
 from ..options.stage_options import MB
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
-from ..records.extending import Earlier, Schedule
+from ..records.extending import Earlier, Extent
 from ..records.lifecycle import note_resume
 from ..records.metrics import Metrics
+from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .imitation import Imitation
 from .play.environments import Arena, open_arena
@@ -42,7 +42,7 @@ MOST_SEEN = 4 << 30  # bytes of observations among them
 EPISODES, STEPS, PIECE = 1000, 10_000_000, 1 << 20  # looked at for the unit of rewards, at most; one episode at least
 
 
-class Learner(Protocol):
+class AgentLearner(Protocol):
     """What learns from recordings. state() and load() are all a checkpoint needs."""
 
     policy: Any
@@ -105,7 +105,7 @@ def _rewards(shard: Shard, start: int, length: int) -> Iterator[float]:
         yield float(shard.read_steps("reward", first, stop).sum(dtype=np.float64))
 
 
-def build_learner(training: AgentTraining) -> Learner:
+def build_learner(training: AgentTraining) -> AgentLearner:
     torch.manual_seed(training.seed)
     memory = training.memory.to(training.device) if training.memory is not None else None
     policy = build_policy(training.spec, memory, training.config).to(training.device)
@@ -135,7 +135,7 @@ def train(
     saved_steps is told how far the last checkpoint goes.
     """
     config = training.config
-    schedule = Schedule(config["steps"], training.earlier)
+    schedule = Extent(config["steps"], training.earlier)
     learner = build_learner(training)
     imitation = build_imitation(training, learner.policy)
     iteration = steps = 0

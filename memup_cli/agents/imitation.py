@@ -19,7 +19,8 @@ from stores.reader import Trajectories
 from .. import console
 from ..compute.adam import Adam
 from ..compute.pace import give_back
-from ..streaming.targets import discounted_returns, previous_actions
+from ..streaming.reading import EpisodeReader
+from ..streaming.targets import discounted_returns
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .play.recording import to_device
 from .policies import ActorCritic
@@ -117,7 +118,8 @@ class _Lives:
 
     @torch.inference_mode()
     def _states(self, sight: np.ndarray, action: np.ndarray) -> np.ndarray:
-        seen = {OBSERVATION: sight, PREVIOUS_ACTION: previous_actions(self.spec, action[:-1], at_start=True)}
+        reader = EpisodeReader(self.spec, 0.0, len(action), lambda _, start, stop: action[start:stop])
+        seen = {OBSERVATION: sight, PREVIOUS_ACTION: reader(PREVIOUS_ACTION, 0, len(action))}
         state = self.policy.core.initial(1)
         parts = []
         for first in range(0, len(action), SWEEP):

@@ -18,8 +18,9 @@ from stores.layout import Field
 from ..baselines.cores import AMRLCore, GTrXLCore, LSTMCore
 from ..memory.cells import State
 from ..memory.cells import prepared as prepared_cell
-from ..memory.encoders import FieldEncoder, Moments
+from ..memory.encoders import FieldEncoder
 from ..predictor.predictor import MemoryModel
+from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 

@@ -23,7 +23,7 @@ PRIORITY_POWER, CORRECTION_POWER = 0.6, 0.4
 REDRAW_EVERY = 8  # updates that share one look at the priorities
 
 
-class Replay:
+class Transitions:
     """A ring of steps in the order they were played; episodes lie in one piece, each with what it saw last."""
 
     def __init__(self, observation: Field, action: Field, capacity: int, size: int) -> None:
@@ -84,7 +84,7 @@ class QRDQN:
         own = [p for p in policy.parameters() if p.requires_grad]
         self.optimiser = Adam(own, lr=config["lr"])
         action = next(f for f in spec.fields if f.name == "action")
-        self.replay = Replay(policy.sight, action, config["replay"], policy.core.size)
+        self.replay = Transitions(policy.sight, action, config["replay"], policy.core.size)
         self._width = config["rollout"]
         middle = (torch.arange(config["quantiles"], device=device) + 0.5) / config["quantiles"]
         self._tau = middle.view(1, -1, 1)

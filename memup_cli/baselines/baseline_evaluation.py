@@ -8,8 +8,10 @@ import torch
 from stores.layout import LENGTH
 from stores.reader import Shard, Trajectories
 
-from ..evaluation.predictions import SWEEP, Predictions, Reader, episode_targets, joined_predictions, read_block
+from ..evaluation.predictions import SWEEP, Predictions, joined_predictions, read_block
 from ..selection.importance import Matters
+from ..streaming.reading import ChunkReader
+from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec
 from .networks import SPAN, Baseline
 
@@ -59,16 +61,16 @@ def _walk(
     weigh = [matters.episode(shard, row) for shard, row in where]
     state = model.initial(len(where))
     found: list[tuple[np.ndarray, ...]] = []
-    read = Reader()
-    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where]
+    read = ChunkReader()
+    episodes = [read.episode(shard, row, spec, gamma) for shard, row in where]
     for start in range(0, int(lengths.max()), window):
-        arrays, weight = read_block(read, where, lengths, spec, weigh, start, min(start + window, int(lengths.max())))
+        arrays, weight = read_block(episodes, spec, weigh, start, min(start + window, int(lengths.max())))
         inputs = {name: torch.from_numpy(arrays[name]).to(device) for name in model.inputs.names}
         prediction, state = model(inputs, state)  # (B, window, ...)
         episode, step = np.nonzero(weight)
         if not len(episode):
             continue
-        y = np.array([whole_targets[e][start + s] for e, s in zip(episode, step, strict=True)])
+        y = arrays[TARGET][episode, step]
         at = prediction[torch.from_numpy(episode).to(device), torch.from_numpy(step).to(device)]  # (n, ...)
         target = torch.from_numpy(y).to(device)
         nll = model.losses(at, target)

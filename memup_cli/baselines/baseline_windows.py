@@ -71,7 +71,6 @@ def open_windows(
         update=update,
         memory=options.slab_memory * MB,
         with_targets=True,
-        choose=None,
         more=(Derived(Field(MATTERS, "bool"), matters),),
     )
 

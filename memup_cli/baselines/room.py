@@ -6,7 +6,7 @@ import torch
 from ..compute.pace import Watch
 from ..limits import free_ram
 from ..options.baseline_options import TrainBaselineOptions
-from ..streaming.targets import previous_action_field
+from ..streaming.actions import previous_action_field
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .networks import Baseline
 

@@ -10,9 +10,9 @@ from .. import console
 from .status import JsonOption
 
 if TYPE_CHECKING:
-    from ..health.findings import Check
+    from ..health.findings import Finding
 
-HELP = """Check whether this machine can run memup, and how well.
+HELP = """Finding whether this machine can run memup, and how well.
 
 Looks at packages, devices, cores, RAM, the batch queue and the Doom engine, and at the folder that runs would go to:
 its file system, free space, the speed of durable writes, renames and locks. The folder is left as it was.
@@ -57,7 +57,7 @@ def doctor(
     raise typer.Exit(code)
 
 
-def _table(checks: "list[Check]") -> Any:
+def _table(checks: "list[Finding]") -> Any:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

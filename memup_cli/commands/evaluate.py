@@ -173,8 +173,8 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
 
     from ..agents.play.film import FORMATS, film_episode
     from ..agents.returns import evaluate
+    from ..agents.saved import load_policy
     from ..records.lifecycle import digests, open_run, prepare_device, record, spec_of
-    from ..stages.agent_stage import load_policy
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..tasks.spec import TaskSpec, default_detector
 from .detectors import Detector
 from .fitting import Fitting, Saving, fit
 from .reservoir import Reservoir
@@ -28,11 +27,6 @@ class ScoreConfig:
     @property
     def discount(self) -> float:
         return self.gamma or 0.0
-
-
-def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
-    """Whose scores a score stage writes."""
-    return (default_detector(spec), detector) if detector == "probe" else (detector,)
 
 
 def batch_size(reservoir: Reservoir) -> int:

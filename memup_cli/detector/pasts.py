@@ -13,8 +13,8 @@ from stores.layout import LENGTH, START, Field
 from stores.reader import Shard, Trajectories
 
 from ..selection.candidates import rows_at
+from ..streaming.actions import previous_action_field, previous_actions, stored_fields
 from ..streaming.blocks import Steps, Targets, blocks
-from ..streaming.targets import previous_action_field, previous_actions
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .reservoir import (
     BUCKETS,
@@ -64,12 +64,12 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
     groups = some_groups(trajectories, rng, min(MAX_EPISODES, max(1, MAX_BYTES // (most * row_bytes))))
     needed = (*query, *stored_fields(inputs))
     first_group = blocks(*groups[0], needed, LEAD)
-    scales = float_scales({**steps.rows(query), **memory_inputs(steps, spec, inputs)} for steps in first_group)
+    scales = float_scales({**steps.rows(query), **steps.inputs(spec, inputs)} for steps in first_group)
     counts, past_counts = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.int64)
     for shard, group in groups:
         for steps in blocks(shard, group, needed, LEAD):
             counts += np.bincount(buckets(steps.rows(query), len(steps), scales), minlength=BUCKETS)
-            rows = memory_inputs(steps, spec, inputs)
+            rows = steps.inputs(spec, inputs)
             past_counts += np.bincount(buckets(rows, len(steps), scales), minlength=BUCKETS)
     keep = chances(counts, spec, window)
     pasts: list[dict[str, np.ndarray]] = []
@@ -83,7 +83,7 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
             sample.add(*steps.windows(chosen, window, spec.query), targets(steps)[chosen])
             kinds.add(kind[chosen])
             own.add(steps.first + chosen)
-            rows = memory_inputs(steps, spec, inputs)
+            rows = steps.inputs(spec, inputs)
             # Where inputs cannot be equal, each step counts as another one.
             codes = row_codes(rows) if alike else np.arange(steps.first, steps.first + len(steps))
             different.add(steps, codes, past_counts[buckets(rows, len(steps), scales)])
@@ -135,23 +135,6 @@ def _merged(parts: list[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, ...]:
     return tuple(column[where] for column in columns)
 
 
-def memory_inputs(steps: Steps, spec: TaskSpec, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Some of the memory's inputs at every step."""
-    found = steps.rows(tuple(name for name in names if name != PREVIOUS_ACTION))
-    if PREVIOUS_ACTION in names:
-        places = np.arange(len(steps))
-        before = steps.arrays["action"][np.maximum(places + steps.lead - 1, 0)]
-        found[PREVIOUS_ACTION] = _late(spec, before, steps.starts == places)
-    return found
-
-
-def _late(spec: TaskSpec, before: np.ndarray, at_start: np.ndarray) -> np.ndarray:
-    """Actions before some steps; none at those that begin an episode."""
-    late = previous_actions(spec, before, at_start=False)
-    late[at_start] = previous_actions(spec, before[:0], at_start=True)[0]
-    return late
-
-
 def _past_rows(shard: Shard, table: np.ndarray, kept: list[np.ndarray], spec: TaskSpec) -> list[dict[str, np.ndarray]]:
     """The memory's inputs at the steps that are kept of each episode."""
     steps, counts = np.concatenate(kept), [len(part) for part in kept]
@@ -162,14 +145,9 @@ def _past_rows(shard: Shard, table: np.ndarray, kept: list[np.ndarray], spec: Ta
 
     found = {name: read(name, steps) for name in spec.memory_input if name != PREVIOUS_ACTION}
     if PREVIOUS_ACTION in spec.memory_input:
-        found[PREVIOUS_ACTION] = _late(spec, read("action", np.maximum(steps - 1, starts)), steps == starts)
+        found[PREVIOUS_ACTION] = previous_actions(spec, read("action", np.maximum(steps - 1, starts)), steps == starts)
     split = {name: np.split(values, np.cumsum(counts)[:-1]) for name, values in found.items()}
     return [{name: values[i] for name, values in split.items()} for i in range(len(kept))]
-
-
-def stored_fields(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Fields that memory inputs come from."""
-    return tuple(dict.fromkeys("action" if name == PREVIOUS_ACTION else name for name in names))
 
 
 def _past_fields(spec: TaskSpec) -> tuple[Field, ...]:

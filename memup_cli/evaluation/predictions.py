@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stores.layout import LENGTH, START
+from stores.layout import LENGTH
 from stores.reader import Shard, Trajectories
 
 from ..errors import BadInput
@@ -17,14 +17,14 @@ from ..predictor.contexts import SEEN, CarriedContext, TotalsContext, WindowCont
 from ..predictor.predictor import MemoryModel
 from ..selection.candidates import distinct, window_steps
 from ..selection.importance import EpisodeMatters, Matters
-from ..streaming.targets import previous_actions, targets
+from ..streaming.reading import ChunkReader, EpisodeReader
+from ..streaming.targets import TARGET
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 
 SIDE_BY_SIDE = 64  # episodes: what a step of the memory costs hardly depends on how many there are
 BLOCK_BYTES = 32 << 20  # of test steps held at a time
 SWEEP = 512  # steps per call of the memory, at most ...
 SWEEP_ROWS = 1 << 14  # ... and steps of all episodes side by side: what a network computes of one is far larger than it
-CACHE_BYTES = 32 << 20  # of decoded chunks
 RESAMPLES = 1000
 FROM_THE_START = (CarriedContext, TotalsContext)  # contexts with a state
 
@@ -220,17 +220,13 @@ def _sweep(
     matters: Matters,
     block: int,
 ) -> list[tuple[np.ndarray, ...]]:
-    read = Reader()
-    ahead = spec.target_kind == "return" and gamma > 0  # only then y is more than what the step itself holds
-    whole_targets = [episode_targets(read, shard, row, spec, gamma) for shard, row in where] if ahead else []
+    read = ChunkReader()
     found: list[tuple[np.ndarray, ...]] = []
-    for piece in pieces(model, where, spec, matters, block, read):
+    for piece in pieces(model, where, spec, gamma, matters, block, read):
         episode, step = np.nonzero(piece.weight)
         if not len(episode):
             continue
-        y = piece.target[episode, step]
-        if ahead:
-            y = np.array([whole_targets[e][piece.start + s] for e, s in zip(episode, step, strict=True)])
+        y = piece.y[episode, step]
         with torch.no_grad():
             prediction = piece.predictions(model, episode, step)
             target = torch.from_numpy(y).to(prediction.device)
@@ -247,7 +243,7 @@ class Piece:
 
     start: int  # step of the episodes
     weight: np.ndarray  # (B, n): how much each step matters
-    target: np.ndarray  # (B, n): the stored field
+    y: np.ndarray  # (B, n)
     m: torch.Tensor  # (B, n, H)
     contexts: Callable[[np.ndarray, np.ndarray], torch.Tensor]  # c of (episode, step), steps counted from the start
 
@@ -261,21 +257,23 @@ def pieces(
     model: MemoryModel,
     where: list[tuple[Shard, np.ndarray]],
     spec: TaskSpec,
+    gamma: float,
     matters: Matters,
     block: int,
-    read: "Reader",
+    read: ChunkReader,
 ) -> Iterator[Piece]:
     """Walk the memory through whole episodes, with at most `block` steps of each in RAM."""
     device = next(model.parameters()).device
     lengths = np.array([int(row[LENGTH]) for _, row in where])
     weigh = [matters.episode(shard, row) for shard, row in where]
+    episodes = [read.episode(shard, row, spec, gamma) for shard, row in where]
     state = model.memory.initial(len(where))
     carried = model.context.initial(len(where)) if isinstance(model.context, FROM_THE_START) else ()
     sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
         lead = min(start, model.context.window - 1) if isinstance(model.context, WindowContext) else 0
-        arrays, weight = read_block(read, where, lengths, spec, weigh, start - lead, stop)
+        arrays, weight = read_block(episodes, spec, weigh, start - lead, stop)
         for a in range(lead, stop - start + lead, sweep):
             b = min(a + sweep, stop - start + lead)
             names = {*spec.memory_input, *spec.query} if carried else spec.memory_input
@@ -287,7 +285,7 @@ def pieces(
                     contexts = partial(_rows, c)
                 else:
                     contexts = partial(_contexts, model, arrays, start - lead, a)
-            yield Piece(start - lead + a, weight[:, a:b], arrays[spec.target][:, a:b], m, contexts)
+            yield Piece(start - lead + a, weight[:, a:b], arrays[TARGET][:, a:b], m, contexts)
 
 
 def _rows(c: torch.Tensor, episode: np.ndarray, step: np.ndarray) -> torch.Tensor:
@@ -311,58 +309,26 @@ def _contexts(
     return encoded[torch.from_numpy(which).to(device)]
 
 
-class Reader:
-    """Steps of fields, with the last decoded chunks kept: short episodes that follow each other share one."""
-
-    def __init__(self) -> None:
-        self._chunks: dict[tuple[int, str, int], np.ndarray] = {}
-        self._bytes = 0
-
-    def __call__(self, shard: Shard, name: str, start: int, stop: int) -> np.ndarray:
-        size = shard.layout.chunk_steps
-        index = start // size
-        if stop > (index + 1) * size:
-            return shard.read_steps(name, start, stop)
-        key = (id(shard), name, index)
-        if key not in self._chunks:
-            if self._bytes > CACHE_BYTES:
-                self._chunks.clear()
-                self._bytes = 0
-            self._chunks[key] = shard.read_steps(name, index * size, (index + 1) * size)
-            self._bytes += self._chunks[key].nbytes
-        return self._chunks[key][start - index * size : stop - index * size].copy()
-
-
-def episode_targets(read: Reader, shard: Shard, row: np.ndarray, spec: TaskSpec, gamma: float) -> np.ndarray:
-    start = int(row[START])
-    return targets(spec, {spec.target: read(shard, spec.target, start, start + int(row[LENGTH]))}, gamma)
-
-
 def read_block(
-    read: Reader,
-    where: list[tuple[Shard, np.ndarray]],
-    lengths: np.ndarray,
+    episodes: list[EpisodeReader],
     spec: TaskSpec,
     weigh: list[EpisodeMatters],
     start: int,
     stop: int,
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Steps [start, stop) of every episode, padded with zeros, and how much each of them matters."""
+    """Steps [start, stop) of every episode, with y, padded with zeros; and how much each of them matters."""
     arrays: dict[str, np.ndarray] = {}
-    weight = np.zeros((len(where), stop - start))
-    for i, (shard, row) in enumerate(where):
-        end = min(stop, int(lengths[i]))
+    weight = np.zeros((len(episodes), stop - start))
+    names = [f.name for f in spec.fields] + [n for n in spec.memory_input if n == PREVIOUS_ACTION] + [TARGET]
+    for i, read in enumerate(episodes):
+        end = min(stop, read.length)
         if end <= start:
             continue
-        begin = int(row[START])
-        episode = {f.name: read(shard, f.name, begin + start, begin + end) for f in spec.fields}
+        episode = {name: read(name, start, end) for name in names}
         weight[i, : end - start] = weigh[i](episode, start, end)
-        if PREVIOUS_ACTION in spec.memory_input:
-            before = read(shard, "action", begin + max(start - 1, 0), begin + end - 1)
-            episode[PREVIOUS_ACTION] = previous_actions(spec, before, at_start=start == 0)
         for name, values in episode.items():
             if name not in arrays:
-                arrays[name] = np.zeros((len(where), stop - start, *values.shape[1:]), values.dtype)
+                arrays[name] = np.zeros((len(episodes), stop - start, *values.shape[1:]), values.dtype)
             arrays[name][i, : end - start] = values
     return arrays, weight
 

@@ -19,8 +19,10 @@ from ..predictor.predictor import MemoryModel
 from ..records.lifecycle import split_of
 from ..selection.gumbel import select
 from ..selection.importance import Matters, recorded_scale
+from ..streaming.reading import ChunkReader
+from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec
-from .predictions import Piece, Reader, block_size, episode_targets, pieces
+from .predictions import Piece, block_size, pieces
 
 BUCKETS = 800
 POINTS = 160  # prediction points t whose targets are kept, about
@@ -166,19 +168,20 @@ def timelines(
     test, matters = split_of(manifest, "test"), Matters(manifest, spec, config)
     where = [(shard, row) for shard, group in test.groups() for row in shard.rows(group)][:count]
     block, _ = block_size(test, spec, max(int(row[LENGTH]) for _, row in where))
-    read, classes = Reader(), spec.target_kind == "classes"
+    read, classes = ChunkReader(), spec.target_kind == "classes"
+    gamma = config["gamma"]
     online = config.get("scores") == "online" and config["select"] == "surprise"
     spread = 1.0 if online else recorded_scale(manifest, _detector(manifest, config)).spread
     with torch.no_grad():
-        ys = [episode_targets(read, shard, row, spec, config["gamma"]) for shard, row in where]
+        ys = [read.episode(shard, row, spec, gamma)(TARGET, 0, int(row[LENGTH])) for shard, row in where]
         if online:
-            scores: list[np.ndarray | None] = [*_errors(model, where, ys, spec, matters, block, read)]
+            scores: list[np.ndarray | None] = [*_errors(model, where, ys, spec, gamma, matters, block, read)]
         else:
             scores = [_stored(manifest, config, shard, row) for shard, row in where]
         sketches = [Sketch(i, y, s, classes) for i, (y, s) in enumerate(zip(ys, scores, strict=True))]
         for sketch, values in zip(sketches, scores, strict=True):
             _choose(sketch, values, config, spread)
-        for piece in pieces(model, where, spec, matters, block, read):
+        for piece in pieces(model, where, spec, gamma, matters, block, read):
             for place, sketch in enumerate(sketches):
                 sketch.see(model, piece, place)
         episodes = [sketch.to_json(model) for sketch in sketches]
@@ -226,11 +229,11 @@ def _stored(manifest: Manifest, config: dict[str, Any], shard: Shard, row: np.nd
 
 def _errors(
     model: MemoryModel, where: list[tuple[Shard, np.ndarray]], ys: list[np.ndarray], spec: TaskSpec,
-    matters: Matters, block: int, read: Reader,
+    gamma: float, matters: Matters, block: int, read: ChunkReader,
 ) -> list[np.ndarray]:  # fmt: skip
     """Online scores: here the trained model's own error at every step."""
     found = [np.zeros(len(y), np.float32) for y in ys]
-    for piece in pieces(model, where, spec, matters, block, read):
+    for piece in pieces(model, where, spec, gamma, matters, block, read):
         for place, (errors, y) in enumerate(zip(found, ys, strict=True)):
             count = min(piece.m.shape[1], len(y) - piece.start)
             if count > 0:

@@ -10,7 +10,7 @@ Level = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True)
-class Check:
+class Finding:
     """ok; note: memup runs, but mind the advice; problem: no stage could run, and `code` is doctor's exit code."""
 
     name: str
@@ -21,10 +21,10 @@ class Check:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def guarded(name: str, look: Callable[[], Check], level: Level, advice: str, code: int = 0) -> Check:
+def guarded(name: str, look: Callable[[], Finding], level: Level, advice: str, code: int = 0) -> Finding:
     """What look() says; if it raises, that is the finding. A doctor must not die of what it looks at."""
     try:
         return look()
     except Exception as error:
         reason = str(error) if isinstance(error, MemupError) else repr(error)
-        return Check(name, level, reason, advice, code if level == "problem" else 0)
+        return Finding(name, level, reason, advice, code if level == "problem" else 0)

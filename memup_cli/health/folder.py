@@ -13,7 +13,7 @@ from stores.errors import StoreIO
 from stores.files import io_errors, write_durably
 
 from .. import console
-from .findings import Check
+from .findings import Finding
 
 REFUSED = 74  # exit code: the file system does not do what every stage needs
 PREFIX = ".memup-doctor-"
@@ -47,7 +47,7 @@ def nearest_folder(wanted: Path) -> Path:
     return place
 
 
-def check_folder(wanted: Path, quick: bool) -> Iterator[Check]:
+def check_folder(wanted: Path, quick: bool) -> Iterator[Finding]:
     """All checks of one folder; the later ones are left out if nothing can be written there."""
     try:
         folder = nearest_folder(wanted)
@@ -59,14 +59,14 @@ def check_folder(wanted: Path, quick: bool) -> Iterator[Check]:
             yield check_writing(Path(name), quick)
             yield check_locks(Path(name))
     except (StoreIO, OSError) as error:
-        yield Check("folder", "problem", str(error), ELSEWHERE, REFUSED)
+        yield Finding("folder", "problem", str(error), ELSEWHERE, REFUSED)
 
 
-def check_kind(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Check:
+def check_kind(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> Finding:
     kind, where = file_system(folder.resolve(), mounts.read_text())
     data = {"folder": str(folder), "kind": kind, "mounted_on": where}
     note = NOTES.get(KINDS.get(kind.removeprefix("fuse."), ""), "")
-    return Check("file system", "note" if note else "ok", f"{folder} is on {kind} ({where})", note, data=data)
+    return Finding("file system", "note" if note else "ok", f"{folder} is on {kind} ({where})", note, data=data)
 
 
 def file_system(folder: Path, mountinfo: str) -> tuple[str, str]:
@@ -80,16 +80,16 @@ def file_system(folder: Path, mountinfo: str) -> tuple[str, str]:
     return best
 
 
-def check_space(folder: Path) -> Check:
+def check_space(folder: Path) -> Finding:
     found = os.statvfs(folder)
     free = found.f_bavail * found.f_frsize
     little = free < LITTLE_SPACE
     advice = "Little room for episodes; `memup collect TASK --dry-run` says how much they take." if little else ""
     text = f"{console.human_bytes(free)} free (a quota may allow less)"
-    return Check("space", "note" if little else "ok", text, advice, data={"free_bytes": free})
+    return Finding("space", "note" if little else "ok", text, advice, data={"free_bytes": free})
 
 
-def check_writing(place: Path, quick: bool) -> Check:
+def check_writing(place: Path, quick: bool) -> Finding:
     """Commits as every stage makes them: write, sync, rename over what was there, sync the folder."""
     commits = []
     for i in range(5):
@@ -97,7 +97,7 @@ def check_writing(place: Path, quick: bool) -> Check:
         write_durably(place / "commit", bytes([i]) * 4096)
         commits.append(time.perf_counter() - began)
     if (place / "commit").read_bytes() != bytes([4]) * 4096:
-        return Check("writing", "problem", "a file that was replaced still has its old contents", ELSEWHERE, REFUSED)
+        return Finding("writing", "problem", "a file that was replaced still has its old contents", ELSEWHERE, REFUSED)
     seconds = statistics.median(commits)
     data = {"commit_seconds": seconds}
     found = f"a commit takes {1000 * seconds:.2g} ms"
@@ -106,8 +106,8 @@ def check_writing(place: Path, quick: bool) -> Check:
         found += f", writing and syncing goes at {console.human_bytes(data['bytes_per_second'])}/s"
     if seconds > SLOW_COMMIT or data.get("bytes_per_second", SLOW_WRITING) < SLOW_WRITING:
         advice = "Slow: a larger --commit-every and --checkpoint-every, or a disk of this machine, would help."
-        return Check("writing", "note", found, advice, data=data)
-    return Check("writing", "ok", found, data=data)
+        return Finding("writing", "note", found, advice, data=data)
+    return Finding("writing", "ok", found, data=data)
 
 
 def _speed(place: Path) -> float:
@@ -122,16 +122,16 @@ def _speed(place: Path) -> float:
     return written / (time.perf_counter() - began)
 
 
-def check_locks(place: Path) -> Check:
+def check_locks(place: Path) -> Finding:
     advice = "memup goes on without locks: do not run two stages of one run at the same moment."
     path = place / "commit"
     with path.open("rb") as first, path.open("rb") as second:
         try:
             fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            return Check("locks", "note", f"there are none: {error.strerror}", advice)
+            return Finding("locks", "note", f"there are none: {error.strerror}", advice)
         try:
             fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return Check("locks", "ok", "a lock keeps others out")
-    return Check("locks", "note", "a lock does not keep others out", advice)
+            return Finding("locks", "ok", "a lock keeps others out")
+    return Finding("locks", "note", "a lock does not keep others out", advice)

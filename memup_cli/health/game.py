@@ -6,13 +6,13 @@ from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..stages.collect.workers import worker_processes
 from ..tasks.two_colors.engine import sweep
-from .findings import Check
+from .findings import Finding
 
 LIMIT = 60.0  # seconds
 ADVICE = "Only two-colors needs it; everything else works. It wants Linux, /dev/shm and a writable TMPDIR."
 
 
-def check_game(stop: StopFlag) -> Check:
+def check_game(stop: StopFlag) -> Finding:
     """Start a game, play a step, end it; nothing is left, whatever happens to it."""
     try:
         with worker_processes(1, stop) as workers:
@@ -21,7 +21,7 @@ def check_game(stop: StopFlag) -> Check:
         raise BadInput(f"the Doom engine did not start within {LIMIT:.0f} seconds") from None
     finally:
         sweep()
-    return Check("Doom engine", "ok", f"started, played and ended in {seconds:.1f} s", data={"seconds": seconds})
+    return Finding("Doom engine", "ok", f"started, played and ended in {seconds:.1f} s", data={"seconds": seconds})
 
 
 def _play() -> float:

@@ -11,6 +11,7 @@ from stores.reader import Trajectories
 from stores.slab import Slab
 
 from ..compute.adam import Adam
+from ..compute.average import move_towards
 from ..compute.pace import Watch
 from ..compute.staging import Stager
 from ..compute.world import ALONE, World
@@ -25,7 +26,7 @@ from .rarity import Rarity
 from .replay import Replay
 from .stretches import every_rollout, one_of_a_stretch
 from .update import WEIGHT, next_batch, once_each, optimiser_step, rollout_loss
-from .weights import fill, move_towards
+from .weights import fill
 
 
 class MemoryLearner:

@@ -19,7 +19,7 @@ from ..errors import BadInput
 from ..evaluation.predictions import Predictions
 from ..interrupts import StopFlag
 from ..records import checkpoint
-from ..records.extending import Earlier, Schedule
+from ..records.extending import Earlier, Extent
 from ..records.lifecycle import note_resume
 from ..records.metrics import Metrics
 from .weights import save_model, saved_digest
@@ -85,7 +85,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     Returns the metrics, with the digests of the best and last weights; fewer if it was stopped, or is not the first.
     """
     update, best, kept_best, world = 0, math.inf, "", course.world
-    schedule = Schedule(course.updates, course.earlier)
+    schedule = Extent(course.updates, course.earlier)
     saved_at = None
     watch, folder = Watch(learner.model), course.folder
     if (saved := world.from_first(lambda: checkpoint.load_latest(folder, course.device))) is not None:

@@ -11,10 +11,10 @@ from ..compute.world import ALONE, World
 from ..memory.cells import State, reset
 from ..options.stage_options import TrainMemoryOptions
 from ..predictor.contexts import CarriedContext, TotalsContext, WindowContext
+from ..predictor.points import prediction_points
 from ..predictor.predictor import MemoryModel
 from ..selection.candidates import CONTEXT, TargetTables, distinct
 from ..selection.gains import Gains
-from ..streaming.slabs import prediction_points
 from ..streaming.targets import TARGET
 from .stretches import Walked
 

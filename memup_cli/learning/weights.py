@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
@@ -109,9 +108,3 @@ def saved_digest(folder: Path, which: str, expected: str = "") -> str:
     if expected not in ("", digest):
         raise DamagedData(f"{path} is not what this training wrote. Train again with --restart.")
     return digest
-
-
-@torch.no_grad()
-def move_towards(average: nn.Module, model: nn.Module, share: float) -> None:
-    """Move an average of a model's weights a share of the way to those it has now."""
-    torch._foreach_lerp_(list(average.parameters()), list(model.parameters()), share)

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..streaming.moments import Moments
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .images import SIZE, SMALLEST, ImageEncoder
 from .standard import Standard, Units
 
-Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbers, classes or image channels
 AS_IT_IS = {"mean": [0.0], "sd": [1.0], "kurtosis": [1.0]}
 
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..memory.cells import CELLS, Shape, State
-from ..memory.encoders import FieldEncoder, Moments, mlp
+from ..memory.encoders import FieldEncoder, mlp
 from ..memory.standard import Standard
+from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .contexts import build_context
 

@@ -23,7 +23,7 @@ STATUS, START = 1, 1  # of SessionLog, and its value
 VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5
 
 
-class Events:
+class EventFile:
     """One file of scalars; steps from purge_step on that earlier files show are hidden."""
 
     def __init__(self, folder: Path, purge_step: int | None) -> None:

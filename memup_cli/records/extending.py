@@ -19,7 +19,7 @@ FALLS = {"updates": "follows the cosine over", "steps": "falls as over"}
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Extent:
     """How many updates or steps there are to be, and those that fewer were asked for."""
 
     total: int
@@ -43,12 +43,12 @@ class Schedule:
         ends = [until for asked, until in self.earlier if asked == until < done]
         return done - max([(done - 1) // every * every, *ends])
 
-    def extended(self, done: int, total: int) -> "Schedule":
+    def extended(self, done: int, total: int) -> "Extent":
         """More is asked for when so much is done."""
         if not done:
-            return Schedule(total)
+            return Extent(total)
         kept = tuple(part for part in self.earlier if part[1] < done)
-        return Schedule(total, (*kept, (self._asked(done - 1), done)))
+        return Extent(total, (*kept, (self._asked(done - 1), done)))
 
     def _asked(self, done: int) -> int:
         return next((asked for asked, until in self.earlier if done < until), self.total)
@@ -68,7 +68,7 @@ def earlier_parts(
     recorded = entry.get("config", {})
     if not _same(recorded, config, counted):
         return ()
-    before = Schedule(recorded[counted], tuple((asked, until) for asked, until in entry.get("earlier", ())))
+    before = Extent(recorded[counted], tuple((asked, until) for asked, until in entry.get("earlier", ())))
     if not is_extension(manifest, stage, config, counted):
         return before.earlier
     done = entry["progress"]["done"] if entry["status"] == "complete" else checkpoint.progress(folder, SAVED[counted])

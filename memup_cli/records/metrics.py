@@ -17,7 +17,7 @@ class Metrics:
     """
 
     def __init__(self, folder: Path, update: int, still_ours: Callable[[], None]) -> None:
-        from .event_files import Events
+        from .event_files import EventFile
 
         make_folder(folder)
         drop_partials(folder)
@@ -31,7 +31,7 @@ class Metrics:
         with io_errors(folder):
             for old in dropped:
                 old.unlink(missing_ok=True)
-            self._events = Events(folder, update or None)
+            self._events = EventFile(folder, update or None)
 
     def __enter__(self) -> "Metrics":
         return self

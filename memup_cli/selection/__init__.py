@@ -1,1 +1,1 @@
-"""."""
+"""Which steps are targets: U_t, drawn by uncertainty."""

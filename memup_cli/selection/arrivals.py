@@ -11,8 +11,8 @@ from torch import Tensor
 
 from stores.slab import Slab
 
+from ..compute.average import move_towards
 from ..errors import UsageProblem
-from ..learning.weights import move_towards
 from ..options.stage_options import TrainMemoryOptions
 from ..predictor.contexts import SEEN, TOTALS, CarriedContext, TotalsContext, WindowContext
 from ..predictor.predictor import MemoryModel

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +12,8 @@ from stores.slab import Read
 
 from ..memory.encoders import FieldEncoder
 from ..predictor.contexts import SEEN, TOTALS, Kind
-from ..streaming.targets import TARGET, Returns, target_field
+from ..streaming.reading import EpisodeReader
+from ..streaming.targets import TARGET, is_stored, target_field
 from ..tasks.spec import TaskSpec
 from .gumbel import BLOCK, SuffixTop
 
@@ -62,11 +62,8 @@ def gather_candidates(
         places = places.reshape(wanted.shape)
         query = {name: rows_at(name, needed, block, length, read)[places] for name in spec.query}
         query[SEEN] = seen
-    if spec.target_kind == "return" and gamma > 0:
-        returns = Returns(partial(read, spec.target), length, gamma, BLOCK)
-        y = rows_at(spec.target, steps, BLOCK, length, lambda _, *piece: returns(*piece)).astype(np.float32)
-    else:
-        y = rows_at(spec.target, steps, block, length, read)
+    size = block if is_stored(spec, gamma) else BLOCK
+    y = rows_at(TARGET, steps, size, length, EpisodeReader(spec, gamma, length, read, BLOCK))
     return Candidates(top, steps, query, y)
 
 

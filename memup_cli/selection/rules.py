@@ -5,13 +5,12 @@ from collections.abc import Callable
 from stores.manifest import Manifest
 from stores.schedule import Visit
 
-from ..detector.detection import detectors_of
 from ..errors import StageMissing, UsageProblem
 from ..options.stage_options import TrainMemoryOptions
 from ..records.lifecycle import require
 from ..records.runs import quoted
-from ..streaming.slabs import Exploring, chooser, stored_scores, uniform_scores
-from ..tasks.spec import TaskSpec, default_detector
+from ..selection.choosing import Exploring, chooser, stored_scores, uniform_scores
+from ..tasks.spec import TaskSpec, default_detector, detectors_of
 from .gains import candidates_wanted
 from .gumbel import SuffixTop
 from .importance import recorded_scale, separates

@@ -1,7 +1,5 @@
 """The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
 
-import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,20 +7,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load, save
 
-from stores.errors import DamagedData
-from stores.files import inside, make_folder, read_file, remove_tree, to_json, write_durably
+from stores.files import remove_tree
 from stores.manifest import Manifest
 
 from ..agents.agent_training import AgentTraining, reward_unit, train
 from ..agents.play.environments import open_arena
-from ..agents.policies import Policy, build_policy
+from ..agents.saved import save_policy
 from ..agents.senses import OBSERVATION
-from ..errors import BadInput, StageMissing, UsageProblem
+from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
-from ..learning.weights import load_model, restore
-from ..options.agent_options import AGENTS, MEMORY_AGENTS, TrainAgentOptions
+from ..learning.weights import load_model
+from ..options.agent_options import MEMORY_AGENTS, TrainAgentOptions
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts, is_extension
@@ -37,7 +33,7 @@ from ..records.lifecycle import (
     spec_of,
     split_of,
 )
-from ..records.runs import again, altered_weights, now
+from ..records.runs import altered_weights, now
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
 
@@ -241,50 +237,3 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         outputs = {f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}}
         note("complete", progress=progress, metrics=metrics, outputs=outputs, acts_on=acts_on)
     return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}
-
-
-def save_policy(
-    folder: Path,
-    policy: Policy,
-    config: dict[str, Any],
-    acts_on: dict[str, str] | None,
-    still_ours: Callable[[], None],
-) -> str:
-    """Weights as safetensors, and beside them, to be read by people, what made them; returns the digest."""
-    make_folder(folder)
-    data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
-    write_durably(folder / "policy.safetensors", data, still_ours)
-    write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}), still_ours)
-    return hashlib.sha256(data).hexdigest()
-
-
-def trained_agents(manifest: Manifest) -> list[str]:
-    return [a for a in AGENTS if manifest.stages.get(f"train-agent/{a}", {}).get("status") == "complete"]
-
-
-def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, dict[str, Any]]:
-    """A trained agent of a run, ready to act, and its config."""
-    if agent is None:
-        trained = trained_agents(manifest)
-        if len(trained) > 1:
-            raise UsageProblem(f"{manifest.run} has several agents; choose one with --agent: {', '.join(trained)}")
-        begun = [a for a in AGENTS if f"train-agent/{a}" in manifest.stages]
-        if not trained:
-            command = again(manifest, f"train-agent/{begun[0]}" if begun else "train-agent", restart=False)
-            raise StageMissing(f"{manifest.run} has no trained agent; run `{command}` first")
-        agent = trained[0]
-    entry = require(manifest, f"train-agent/{agent}")
-    if found := altered_weights(manifest, f"train-agent/{agent}"):
-        raise DamagedData(
-            f"{found[0]} is missing, damaged or not what was trained. Run "
-            f"`{again(manifest, f'train-agent/{agent}', restart=True)}` to train it again."
-        )
-    config, memory = entry["config"], None
-    if agent in MEMORY_AGENTS:
-        path = inside(manifest.run, entry["acts_on"]["path"], "acts_on")
-        trained_by = manifest if path.parent == manifest.run else Manifest.load(path.parent)
-        options = trained_by.stages["train-memory"]["config"]
-        memory = restore(spec_of(manifest), options, read_file(path / f"{config['checkpoint']}.safetensors"))
-    policy = build_policy(spec_of(manifest), memory, config)
-    policy.load_own(load(read_file(manifest.run / "agent" / agent / "policy.safetensors")))
-    return policy.eval(), config

@@ -22,7 +22,7 @@ from stores.manifest import Manifest
 from stores.scores import missing_groups, score_path
 
 from .. import console
-from ..detector.detection import ScoreConfig, detectors_of, train_detector
+from ..detector.detection import ScoreConfig, train_detector
 from ..detector.detectors import Detector
 from ..detector.discounts import choose_gamma
 from ..detector.examining import examine
@@ -49,7 +49,7 @@ from ..records.lifecycle import (
     weights_digest,
 )
 from ..records.runs import STORED, altered_weights
-from ..tasks.spec import TaskSpec, default_detector
+from ..tasks.spec import TaskSpec, default_detector, detectors_of
 
 TRIED = "gammas.json"  # what was found with each gamma so far
 NETWORKS = 2  # of detectors; those of 0.1.0, the first, saw numbers in the units in which they came

@@ -13,8 +13,10 @@ import numpy as np
 from stores.layout import LENGTH, START
 from stores.reader import Shard
 
-from ..tasks.spec import TaskSpec
-from .targets import Returns, return_targets, targets
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from .actions import previous_actions
+from .reading import EpisodeReader
+from .targets import TARGET, is_stored, target_field
 
 BLOCK_STEPS, BLOCK_BYTES = 1 << 18, 64 << 20  # read at a time, at most; or a chunk, if that is more
 
@@ -34,6 +36,15 @@ class Steps:
     def rows(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         """Some fields of the steps themselves (N, *row)."""
         return {name: self.arrays[name][self.lead :] for name in names}
+
+    def inputs(self, spec: TaskSpec, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """Some of the memory's inputs at every step."""
+        found = self.rows(tuple(name for name in names if name != PREVIOUS_ACTION))
+        if PREVIOUS_ACTION in names:
+            places = np.arange(len(self))
+            before = self.arrays["action"][np.maximum(places + self.lead - 1, 0)]
+            found[PREVIOUS_ACTION] = previous_actions(spec, before, self.starts == places)
+        return found
 
     def windows(
         self, steps: np.ndarray, window: int, names: tuple[str, ...]
@@ -94,31 +105,34 @@ class Targets:
         self._shard, self._spec, self._gamma = shard, spec, gamma
         table = shard.rows(group)
         self._lengths = dict(zip(table[:, START].tolist(), table[:, LENGTH].tolist(), strict=True))
-        self._long: tuple[int, Returns] | None = None  # of the episode that the last block ended in
+        self._long: tuple[int, EpisodeReader] | None = None  # of the episode that the last block ended in
 
     def __call__(self, steps: Steps) -> np.ndarray:
         spec, stored = self._spec, steps.rows((self._spec.target,))[self._spec.target]
-        if spec.target_kind != "return" or self._gamma == 0:  # y is what the step itself holds
-            return targets(spec, {spec.target: stored}, self._gamma)
+        if is_stored(spec, self._gamma):
+            return stored.astype(target_field(spec).numpy, copy=False)
         parts = []
         for a, b in steps.episodes():
             start = steps.first + int(steps.starts[a])
             if b - a == self._lengths[start]:
-                parts.append(targets(spec, {spec.target: stored[a:b]}, self._gamma))
+                parts.append(self._whole(stored[a:b]))
             else:
                 parts.append(self._part(start, steps.first + a - start, steps.first + b - start))
         return np.concatenate(parts)
 
+    def _whole(self, stored: np.ndarray) -> np.ndarray:
+        """y of a whole episode that is there already."""
+        count = len(stored)
+        return EpisodeReader(self._spec, self._gamma, count, lambda _, a, b: stored[a:b], count)(TARGET, 0, count)
+
     def _part(self, start: int, first: int, stop: int) -> np.ndarray:
         """y of steps [first, stop) of the long episode that starts there."""
-        shard, target = self._shard, self._spec.target
+        shard = self._shard
 
-        def returns() -> np.ndarray:
-            if self._long is None or self._long[0] != start:
-                self._long = start, Returns(rewards, self._lengths[start], self._gamma, block_steps(shard))
-            return self._long[1](first, stop)
+        def read(name: str, a: int, b: int) -> np.ndarray:
+            return shard.read_steps(name, start + a, start + b)
 
-        def rewards(a: int, b: int) -> np.ndarray:
-            return shard.read_steps(target, start + a, start + b)
-
-        return return_targets(self._spec, returns)
+        if self._long is None or self._long[0] != start:
+            reader = EpisodeReader(self._spec, self._gamma, self._lengths[start], read, block_steps(shard))
+            self._long = start, reader
+        return self._long[1](TARGET, first, stop)

@@ -12,13 +12,14 @@ from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 
-from ..detector.pasts import memory_inputs, stored_fields
-from ..memory.encoders import Moments
 from ..records.lifecycle import digests, split_of
 from ..tasks.spec import TaskSpec
+from .actions import stored_fields
 from .blocks import blocks
 
 NAME = "moments.json"
+
+Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbers, classes or image channels
 
 
 @dataclass
@@ -99,7 +100,7 @@ def measure(train: Trajectories, spec: TaskSpec) -> Moments:
         sums[name] = Sums(spec.classes.get(source, 0), fields[source].is_image)
     for shard, group in train.groups():
         for steps in blocks(shard, group, stored_fields(names), 1):
-            rows = memory_inputs(steps, spec, names)
+            rows = steps.inputs(spec, names)
             for name, values in rows.items():
                 sums[name].add(values, [a for a, _ in steps.episodes()])
     return {name: each.result() for name, each in sums.items()}

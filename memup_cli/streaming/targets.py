@@ -8,7 +8,7 @@ import numpy as np
 from stores.layout import Field
 
 from ..errors import BadInput
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 
 TARGET = "y"
 _NEGLIGIBLE = 1e-12  # discount below which rewards no longer count, within one block of the sum
@@ -97,11 +97,9 @@ class Returns:
         return np.concatenate(parts)
 
 
-def targets(spec: TaskSpec, arrays: dict[str, np.ndarray], gamma: float) -> np.ndarray:
-    """y of every step of a whole episode."""
-    if spec.target_kind != "return":
-        return arrays[spec.target]
-    return return_targets(spec, lambda: discounted_returns(arrays[spec.target], gamma))
+def is_stored(spec: TaskSpec, gamma: float) -> bool:
+    """Whether y is what the step itself holds; otherwise it takes those that follow."""
+    return spec.target_kind != "return" or gamma == 0
 
 
 def return_targets(spec: TaskSpec, returns: Callable[[], np.ndarray]) -> np.ndarray:
@@ -119,21 +117,3 @@ def return_targets(spec: TaskSpec, returns: Callable[[], np.ndarray]) -> np.ndar
 def target_field(spec: TaskSpec) -> Field:
     stored = next(f for f in spec.fields if f.name == spec.target)
     return Field(TARGET, "float32" if spec.target_kind == "return" else stored.dtype)
-
-
-def previous_action_field(spec: TaskSpec) -> Field:
-    action = next(f for f in spec.fields if f.name == "action")
-    if "action" in spec.classes:
-        return Field(PREVIOUS_ACTION, "int32")  # room for the number that means none
-    return Field(PREVIOUS_ACTION, action.dtype, action.shape)
-
-
-def previous_actions(spec: TaskSpec, before: np.ndarray, at_start: bool) -> np.ndarray:
-    """Actions one step late; `before` begins one step earlier unless the episode does. None: one past the classes."""
-    field = previous_action_field(spec)
-    none = spec.classes.get("action", 0)
-    late = before.astype(field.numpy)
-    if not at_start:
-        return late
-    first = np.full((1, *field.shape), none, field.numpy)
-    return np.concatenate([first, late])

@@ -93,6 +93,11 @@ def default_detector(spec: TaskSpec) -> str:
     return "classifier" if spec.target_kind == "classes" else "quantile"
 
 
+def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
+    """Whose scores a score stage writes."""
+    return (default_detector(spec), detector) if detector == "probe" else (detector,)
+
+
 class TaskOptions(BaseModel):
     """Base of a task's options; the fields' descriptions are the help text."""
 

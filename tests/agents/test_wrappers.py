@@ -21,7 +21,7 @@ from memup_cli.errors import StageMissing, UsageProblem
 from memup_cli.learning.weights import build_model, load_model
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.records.lifecycle import open_run, spec_of
-from memup_cli.streaming.targets import previous_actions
+from memup_cli.streaming.reading import EpisodeReader
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.mazes.tmaze_env import TMazeEnv, TMazeVectorEnv
 from memup_cli.tasks.own.gym import GymOptions, GymTask
@@ -91,7 +91,9 @@ def states_in_one_go(model: MemoryModel, spec: TaskSpec, arrays: dict[str, np.nd
     """m_t of all steps of a stored episode (T, size), as training computes them."""
     inputs = {
         "observation": arrays["observation"],
-        "previous_action": previous_actions(spec, arrays["action"][:-1], at_start=True),
+        "previous_action": EpisodeReader(spec, 0.0, len(arrays["action"]), lambda name, a, b: arrays[name][a:b])(
+            "previous_action", 0, len(arrays["action"])
+        ),
     }
     with torch.no_grad():
         steps = {name: torch.from_numpy(values).unsqueeze(0) for name, values in inputs.items()}

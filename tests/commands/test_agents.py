@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load
 
-from memup_cli.stages.agent_stage import load_policy
+from memup_cli.agents.saved import load_policy
 from stores.manifest import Manifest
 from tests.cli import COLLECT_MAZE, Memup
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memup_cli.records.extending import Schedule
+from memup_cli.records.extending import Extent
 from tests.cli import Memup, files_of
 
 MEMORY = ["train-memory", "--rollout", 5, "--batch", 8, "--hidden", 8, "--evaluate-every", 20, "--run", "run"]
@@ -103,10 +103,10 @@ def test_what_comes_after_an_extended_memory_is_stale(memup, maze):
 
 def test_what_was_done_counts_as_it_was_done_however_often_more_is_asked():
     """Also if what was asked for in between had not begun."""
-    twice = Schedule(40).extended(40, 70).extended(40, 90)
-    assert twice == Schedule(90, ((40, 40),))
+    twice = Extent(40).extended(40, 70).extended(40, 90)
+    assert twice == Extent(90, ((40, 40),))
     assert (twice.share(39), twice.share(40)) == (39 / 40, 40 / 90)
-    assert twice.extended(60, 120) == Schedule(120, ((40, 40), (90, 60)))
+    assert twice.extended(60, 120) == Extent(120, ((40, 40), (90, 60)))
 
 
 def test_what_is_left_out_is_as_it_was_begun(memup, maze):

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from ...errors import BadInput, MemupError, UsageProblem
-from ...streaming.targets import previous_action_field
+from ...streaming.actions import previous_action_field
 from ...tasks import load_task
 from ...tasks.own.blame import described
 from ...tasks.spec import TaskSpec

@@ -17,7 +17,7 @@ from ...memory.cells import State, reset
 from ...memory.encoders import FieldEncoder
 from ...predictor.predictor import MemoryModel
 from ...records.lifecycle import open_run, prepare_device, spec_of
-from ...streaming.targets import previous_action_field
+from ...streaming.actions import previous_action_field
 from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..senses import OBSERVATION
 from .environments import check_space

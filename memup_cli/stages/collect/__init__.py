@@ -1,1 +1,1 @@
-"""."""
+"""The collect stage: a task's episodes become shards."""

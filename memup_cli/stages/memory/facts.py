@@ -10,13 +10,14 @@ from stores.manifest import Manifest
 from stores.reader import Shard
 from stores.scores import ScoreReader, score_path
 
-from ...evaluation.predictions import Reader, episode_targets
 from ...learning.rarity import Rarity
 from ...memory.encoders import FieldEncoder
 from ...records.lifecycle import split_of
 from ...selection.importance import recorded_scale, separates
 from ...selection.rules import probe_tells
 from ...streaming.moments import moments_of, rarest
+from ...streaming.reading import ChunkReader
+from ...streaming.targets import TARGET
 from ...tasks.spec import TaskSpec
 
 EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least
@@ -87,9 +88,9 @@ def target_moments(manifest: Manifest, spec: TaskSpec, detector: str, gamma: flo
     """Mean and spread of the numbers that are to be predicted; of what does not vary, a spread of 1."""
     if spec.target_kind == "classes":
         return 0.0, 1.0
-    read = Reader()
+    read = ChunkReader()
     found = [
-        episode_targets(read, shard, row, spec, gamma)[steps].astype(np.float64)
+        read.episode(shard, row, spec, gamma)(TARGET, 0, int(row[LENGTH]))[steps].astype(np.float64)
         for shard, row, steps in _events(manifest, spec, detector)
     ]
     y = np.concatenate(found)
@@ -118,8 +119,8 @@ def _alike(shard: Shard, episode: np.ndarray, steps: np.ndarray, spec: TaskSpec,
     """How many steps of an episode stand out, and the share of them whose query another has that came out otherwise."""
     if not len(steps):
         return 0, 0.0
-    read, start, some = Reader(), int(episode[START]), steps[:MANY]
-    y = episode_targets(read, shard, episode, spec, gamma)[some]
+    read, start, some = ChunkReader(), int(episode[START]), steps[:MANY]
+    y = read.episode(shard, episode, spec, gamma)(TARGET, 0, int(episode[LENGTH]))[some]
 
     def query(k: int) -> np.ndarray:
         parts = [read(shard, name, start + k, start + k + 1).ravel() for name in spec.query]

@@ -14,6 +14,7 @@ from ...options.stage_options import MB, TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.lifecycle import split_of
 from ...selection.candidates import Candidates, gather_candidates
+from ...selection.choosing import preparing
 from ...selection.gumbel import SuffixTop
 from ...selection.importance import Matters
 from ...selection.rules import stored_choice
@@ -63,13 +64,13 @@ def course_of(job: MemoryJob, world: World, learner: MemoryLearner, without: Pre
 
 def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> Slab:
     options, spec, train = job.options, job.spec, split_of(job.manifest, "train")
-    choose = None
-    if options.select != "current" and not job.online:
-        choose = stored_choice(job.manifest, spec, options, job.detector, job.seed)
 
     def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
 
+    prepare = None
+    if options.select != "current" and not job.online:
+        prepare = preparing(stored_choice(job.manifest, spec, options, job.detector, job.seed), gather)
     return open_slab(
         train,
         spec,
@@ -83,9 +84,8 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
         dwell=_dwell(options, int(train.lengths.max())),
         whole=job.online or options.context == "carried",
         own=world.share(options.slots),
-        with_targets=choose is None or options.context == "carried",
-        choose=choose,
-        gather=gather,
+        with_targets=prepare is None or options.context == "carried",
+        prepare=prepare,
         on_fresh=learner.on_fresh,
     )
 

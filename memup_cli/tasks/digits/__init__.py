@@ -1,1 +1,1 @@
-"""."""
+"""Permuted sequential MNIST, and where its images come from."""

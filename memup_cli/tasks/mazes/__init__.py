@@ -1,1 +1,1 @@
-"""."""
+"""T-Mazes: as tasks, and as Gymnasium environments."""

@@ -1,1 +1,1 @@
-"""."""
+"""What people bring: Gymnasium environments, Minari data sets, modules of their own."""

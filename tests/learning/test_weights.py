@@ -4,7 +4,7 @@ import copy
 
 import torch
 
-from memup_cli.learning.weights import move_towards
+from memup_cli.compute.average import move_towards
 
 
 def test_an_average_follows_and_remembers_no_operations():

@@ -12,8 +12,9 @@ from memup_cli.learning.weights import build_model
 from memup_cli.options.stage_options import TrainMemoryOptions
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.selection.candidates import gather_candidates
+from memup_cli.selection.choosing import chooser, preparing
 from memup_cli.selection.gains import candidates_wanted
-from memup_cli.streaming.slabs import chooser, open_slab
+from memup_cli.streaming.slabs import open_slab
 from memup_cli.tasks.spec import TaskSpec
 from stores.groups import Episode
 from stores.layout import Field, Layout
@@ -90,8 +91,12 @@ def walk(train: Trajectories, learner: MemoryLearner, options: TrainMemoryOption
         starters=options.starters,
         whole=online or carried,
         with_targets=online or carried or options.select == "current",
-        choose=None if online else chooser(scores, candidates_wanted(options), options.temperature, 0),
-        gather=lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, options.window, *where),
+        prepare=None
+        if online
+        else preparing(
+            chooser(scores, candidates_wanted(options), options.temperature, 0),
+            lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, options.window, *where),
+        ),
         on_fresh=learner.on_fresh,
     )
     learner.attach(slab, resumed=update > 0)

@@ -21,7 +21,7 @@ from memup_cli.learning.loop import Course, descend, learning_rate
 from memup_cli.tasks.spec import TaskSpec
 from stores.reader import Trajectories
 from stores.slab import Slab
-from tests.training.small import SPEC, stored
+from tests.learning.small import SPEC, stored
 
 
 class Weight(nn.Module):

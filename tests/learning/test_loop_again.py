@@ -9,8 +9,8 @@ import torch
 from memup_cli.errors import BadInput
 from memup_cli.interrupts import StopFlag
 from stores.errors import DamagedData
-from tests.training.small import stored
-from tests.training.test_descent import Counting, Training, at
+from tests.learning.small import stored
+from tests.learning.test_loop import Counting, Training, at
 
 LONG = {"updates": 120, "evaluate_every": 30, "checkpoint_every": 25}
 

@@ -14,9 +14,10 @@ from memup_cli.predictor.contexts import SEEN
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.selection.arrivals import Arrivals
 from memup_cli.selection.candidates import CONTEXT, Candidates, TargetTables, gather_candidates, query_fields
-from memup_cli.streaming.slabs import chooser, open_slab
+from memup_cli.selection.choosing import chooser, preparing
+from memup_cli.streaming.slabs import open_slab
 from stores.slab import Slab
-from tests.training.small import EPISODES, SCORES, SPEC, model_of, sharp, stored
+from tests.learning.small import EPISODES, SCORES, SPEC, model_of, sharp, stored
 
 SLOTS = 3
 CONTEXTS = ["point", "window", "carried", "totals"]
@@ -44,8 +45,12 @@ class Walk:
             memory=1 << 20,
             whole=True,
             with_targets=True,
-            choose=None if online else chooser(lambda visit: SCORES[visit.index], options.targets, 1e-6, 0),
-            gather=lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, options.window, *where),
+            prepare=None
+            if online
+            else preparing(
+                chooser(lambda visit: SCORES[visit.index], options.targets, 1e-6, 0),
+                lambda top, *where: gather_candidates(top, SPEC, 0.0, options.context, options.window, *where),
+            ),
             on_fresh=self._chosen,
         )
 

@@ -12,7 +12,8 @@ from memup_cli.memory.cells import boundaries
 from memup_cli.options.stage_options import TrainMemoryOptions
 from memup_cli.records.lifecycle import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
-from memup_cli.streaming.slabs import chooser, open_slab, stored_scores
+from memup_cli.selection.choosing import chooser, preparing, stored_scores
+from memup_cli.streaming.slabs import open_slab
 
 ROLLOUT, STRETCH, BATCH = 5, 8, 16
 
@@ -83,8 +84,10 @@ def test_the_expected_gradient_is_that_of_all_rollouts(scored, priority):
         update=0,
         memory=64 << 20,
         with_targets=False,
-        choose=chooser(stored_scores(scored, "quantile"), 1, options.temperature, 0),
-        gather=lambda top, *where: gather_candidates(top, spec, 0.0, "point", 1, *where),
+        prepare=preparing(
+            chooser(stored_scores(scored, "quantile"), 1, options.temperature, 0),
+            lambda top, *where: gather_candidates(top, spec, 0.0, "point", 1, *where),
+        ),
         on_fresh=tables.put,
     ) as slab:
         drawn, every = [], []

@@ -9,8 +9,8 @@ from memup_cli.detector.examining import LONGEST, examine
 from stores.groups import Episode
 from stores.layout import Layout
 from stores.reader import Trajectories
+from tests.learning.small import FIELDS, SPEC, numbers, stored
 from tests.stores.test_roundtrip import write
-from tests.training.small import FIELDS, SPEC, numbers, stored
 
 
 class Told(Detector):

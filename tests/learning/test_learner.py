@@ -19,7 +19,7 @@ from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.ranks import Rank
 from memup_cli.selection.gains import WARM_UP
 from stores.slab import Slab
-from tests.training.small import EPISODES, SCORES, learner_of, model_of, sharp, stored, walk
+from tests.learning.small import EPISODES, SCORES, learner_of, model_of, sharp, stored, walk
 
 
 class Plain:

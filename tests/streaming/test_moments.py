@@ -12,7 +12,7 @@ from memup_cli.memory.standard import LOUD, LOUDEST, Standard
 from memup_cli.records.lifecycle import open_run, spec_of, split_of
 from memup_cli.stages.memory.facts import target_moments
 from memup_cli.streaming.moments import NAME, measure, moments_of
-from memup_cli.streaming.targets import targets
+from memup_cli.streaming.targets import discounted_returns
 from memup_cli.tasks.spec import PREVIOUS_ACTION, TaskSpec
 from tests.cli import Memup
 
@@ -62,7 +62,7 @@ def test_what_is_predicted_is_measured_on_validation_episodes(memup):
     memup(*MAZE, "--run", "run")
     manifest = open_run(memup.folder / "run")
     spec = spec_of(manifest)
-    y = np.concatenate([targets(spec, arrays, 0.9) for arrays in split_of(manifest, "validation")])
+    y = np.concatenate([discounted_returns(arrays["reward"], 0.9) for arrays in split_of(manifest, "validation")])
     assert target_moments(manifest, spec, "", 0.9) == pytest.approx((y.mean(), y.std()), rel=1e-5)
 
 

@@ -12,7 +12,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from memup_cli.records import event_files as events
-from memup_cli.records.event_files import Events
+from memup_cli.records.event_files import EventFile
 
 NOW = 1_700_000_000.25
 STEPS = [0, 1, 127, 128, 300, 16_383, 16_384, 10**6, 2**40]
@@ -34,7 +34,7 @@ def clock(monkeypatch):
 
 
 def written(folder: Path, purge_step: int | None = None) -> bytes:
-    made = Events(folder, purge_step)
+    made = EventFile(folder, purge_step)
     for step in STEPS:
         made.add(step, {name: value + step for name, value in VALUES.items()})
     made.add(7, {})

@@ -8,14 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memup_cli.errors import BadInput
+from memup_cli.predictor.points import prediction_points
 from memup_cli.selection.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
+from memup_cli.selection.choosing import chooser
 from memup_cli.selection.gumbel import suffix_top
-from memup_cli.streaming.slabs import chooser, prediction_points
-from memup_cli.streaming.targets import Returns, discounted_returns, previous_actions, targets
+from memup_cli.streaming.reading import EpisodeReader
+from memup_cli.streaming.targets import TARGET, Returns, discounted_returns
 from memup_cli.tasks.copying import Copy, CopyOptions
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
+from memup_cli.tasks.spec import TaskSpec
 from stores.schedule import VisitOrder
-from tests.training.small import SPEC, stored
+from tests.learning.small import SPEC, stored
 
 
 @given(
@@ -45,25 +48,33 @@ def test_returns_in_pieces_are_the_same_to_the_last_bit(rewards, gamma, piece, c
     assert found.tobytes() == discounted_returns(values, gamma).tobytes()
 
 
+def whole(spec: TaskSpec, arrays: dict[str, np.ndarray], gamma: float) -> EpisodeReader:
+    """An episode that is there as a whole."""
+    length = len(next(iter(arrays.values())))
+    return EpisodeReader(spec, gamma, length, lambda name, start, stop: arrays[name][start:stop])
+
+
 @pytest.mark.parametrize("rewards", [[3e38, 3e38, 1], [1, -3e38, -3e38, 0]])
 def test_an_episode_with_one_return_that_is_not_finite_is_refused(rewards):
     """The last ones are: nothing follows them that could be too much."""
     spec = TMaze(TMazeOptions()).spec
     with pytest.raises(BadInput, match="return of an episode is not finite"):
-        targets(spec, {"reward": np.array(rewards, np.float32)}, 1.0)
+        whole(spec, {"reward": np.array(rewards, np.float32)}, 1.0)(TARGET, 0, len(rewards))
 
 
 def test_the_target_of_a_class_task_is_its_field():
     task = Copy(CopyOptions(length=30))
     arrays = task.episode(1).arrays
-    np.testing.assert_array_equal(targets(task.spec, arrays, 0.5), arrays["target"])
+    np.testing.assert_array_equal(whole(task.spec, arrays, 0.5)(TARGET, 0, 30), arrays["target"])
 
 
 def test_actions_come_one_step_late_and_none_is_no_class():
     spec = TMaze(TMazeOptions()).spec
     actions = np.array([1, 0, 1, 1], np.uint8)
-    assert previous_actions(spec, actions[:3], at_start=True).tolist() == [2, 1, 0, 1]
-    assert previous_actions(spec, actions[1:3], at_start=False).tolist() == [0, 1]
+    read = whole(spec, {"action": actions}, 0.0)
+    assert read("previous_action", 0, 4).tolist() == [2, 1, 0, 1]
+    assert read("previous_action", 2, 4).tolist() == [0, 1]
+    assert read("previous_action", 0, 1).tolist() == [2]
 
 
 @pytest.mark.parametrize("block", [7, 1000])
