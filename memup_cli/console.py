@@ -35,6 +35,10 @@ def note(message: str, quiet: bool = False) -> None:
         stderr.print(message, markup=False)
 
 
+def resuming(stage: str, where: str, quiet: bool) -> None:
+    note(f"{stage}: resuming at {where}", quiet)
+
+
 def result(data: dict[str, Any], as_json: bool, table: Callable[[], Any]) -> None:
     """Print a command's result: one JSON object, or what table() builds."""
     if stdout.quiet:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from memup_cli.learning.weights import load_model
-from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.records.opening import open_run, spec_of
 from memup_cli.streaming.targets import previous_actions
 from memup_cli.tasks.spec import PREVIOUS_ACTION
 from memup_cli.tasks.two_colors.environment import TwoColorsEnv

@@ -6,9 +6,10 @@ from typing import Literal
 import numpy as np
 import torch
 
+from ..compute.devices import prepare_device
 from ..errors import UsageProblem
 from ..options.agent_options import AGENTS
-from ..records.lifecycle import open_run, prepare_device, spec_of
+from ..records.opening import open_run, spec_of
 from ..streaming.actions import previous_action_field
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .play.recording import to_device

@@ -22,7 +22,6 @@ from ..options.stage_options import MB
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, Extent
-from ..records.lifecycle import note_resume
 from ..records.metrics import Metrics
 from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
@@ -148,7 +147,7 @@ def train(
             recent.extend(tuple(row) for row in saved["recent"].tolist())
             if imitation:
                 imitation.load(saved["imitation"])
-        note_resume("train-agent", f"{steps:,} steps", training.quiet)
+        console.resuming("train-agent", f"{steps:,} steps", training.quiet)
 
     def place() -> int:
         return iteration + (imitation.done if imitation else 0)

@@ -14,7 +14,7 @@ from stores.manifest import Manifest
 from ..errors import StageMissing, UsageProblem
 from ..learning.weights import restore
 from ..options.agent_options import AGENTS, MEMORY_AGENTS
-from ..records.lifecycle import require, spec_of
+from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights
 from .policies import Policy, build_policy
 

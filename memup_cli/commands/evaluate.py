@@ -26,21 +26,14 @@ Example: memup evaluate memory --run runs/tmaze-1000 --json"""
 def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
+    from ..compute.devices import prepare_device
     from ..evaluation.predictions import summary
     from ..evaluation.timeline import timelines
     from ..interrupts import StopFlag
     from ..learning.weights import load_model
-    from ..records.lifecycle import (
-        continue_command,
-        digests,
-        open_run,
-        prepare_device,
-        record,
-        require,
-        require_test,
-        spec_of,
-    )
+    from ..records.opening import digests, open_run, require, require_test, spec_of
     from ..records.runs import quoted
+    from ..stages.lifecycle import continue_command, record
     from ..stages.memory.memory_job import recorded_job
     from ..stages.memory.memoryless import Comparison, train_without
     from ..tasks.spec import PREVIOUS_ACTION
@@ -174,7 +167,9 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     from ..agents.play.film import FORMATS, film_episode
     from ..agents.returns import evaluate
     from ..agents.saved import load_policy
-    from ..records.lifecycle import digests, open_run, prepare_device, record, spec_of
+    from ..compute.devices import prepare_device
+    from ..records.opening import digests, open_run, spec_of
+    from ..stages.lifecycle import record
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)
@@ -241,9 +236,11 @@ Example: memup evaluate baselines --run runs/copy-120"""
 def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
     from stores.files import make_folder, to_json, write_durably
 
-    from ..records.lifecycle import digests, open_run, prepare_device, record, require_test
+    from ..compute.devices import prepare_device
+    from ..records.opening import digests, open_run, require_test
     from ..records.runs import quoted
     from ..stages.comparison import compare, trained_methods
+    from ..stages.lifecycle import record
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)

@@ -16,8 +16,9 @@ Example: memup score --run runs/tmaze-1000"""
 
 
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
+    from ..compute.devices import prepare_device
     from ..detector.detection import ScoreConfig
-    from ..records.lifecycle import check_window, open_run, prepare_device, spec_of
+    from ..records.opening import check_window, open_run, spec_of
     from ..stages.scoring import score
     from ..tasks.spec import default_detector
 

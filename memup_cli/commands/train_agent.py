@@ -17,7 +17,7 @@ Example: memup train-agent --agent ppo --until-success 0.99"""
 
 
 def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
-    from ..records.lifecycle import prepare_device
+    from ..compute.devices import prepare_device
     from ..stages.agent_stage import find, resolve, train_agent
 
     device = prepare_device(stage.device, stage.threads)

@@ -17,8 +17,8 @@ Example: memup train-baseline --model transformer --truncate 20"""
 
 
 def _train(options: TrainBaselineOptions, stage: StageOptions) -> None:
+    from ..compute.devices import prepare_device
     from ..records.extending import is_extension
-    from ..records.lifecycle import prepare_device
     from ..stages.baseline_stage import memory_needed, resolve, train_baseline
 
     device = prepare_device(stage.device, stage.threads)

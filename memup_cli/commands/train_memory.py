@@ -20,8 +20,8 @@ Example: memup train-memory --rollout 20 --until-rmse 0.1"""
 
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
+    from ..compute.devices import prepare_device
     from ..records.extending import is_extension
-    from ..records.lifecycle import prepare_device
     from ..stages.memory.idle import refuse_idle
     from ..stages.memory.memory_job import resolve
     from ..stages.memory.memory_stage import is_done, train_memory

@@ -14,7 +14,6 @@ from ..compute.adam import Adam
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..records import checkpoint
-from ..records.lifecycle import note_resume
 
 EVALUATE_EVERY = 100
 LR = 2e-3
@@ -60,7 +59,7 @@ def fit(
                 optimiser.load_state_dict(saved["optimiser"])
                 generator.set_state(saved["generator"].cpu())
                 best, stale, update = saved["best"], saved["stale"], saved["update"]
-            note_resume("score", f"update {update:,} of the {how.name}", how.quiet)
+            console.resuming("score", f"update {update:,} of the {how.name}", how.quiet)
         else:
             checkpoint.clear(saving.folder)
     saved_at = time.monotonic()

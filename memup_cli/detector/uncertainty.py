@@ -15,7 +15,7 @@ from stores.scores import ScoreReader, ScoreWriter, score_path
 from .. import console
 from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..records.lifecycle import split_of, stored_of
+from ..records.opening import split_of, stored_of
 from ..records.runs import STORED
 from ..selection.importance import Scale
 from ..streaming.blocks import Steps, Targets, block_steps, blocks

@@ -16,7 +16,7 @@ from stores.reader import Shard
 from stores.scores import ScoreReader, score_path
 
 from ..predictor.predictor import MemoryModel
-from ..records.lifecycle import split_of
+from ..records.opening import split_of
 from ..selection.gumbel import select
 from ..selection.importance import Matters, recorded_scale
 from ..streaming.reading import ChunkReader

@@ -20,7 +20,6 @@ from ..evaluation.predictions import Predictions
 from ..interrupts import StopFlag
 from ..records import checkpoint
 from ..records.extending import Earlier, Extent
-from ..records.lifecycle import note_resume
 from ..records.metrics import Metrics
 from .weights import save_model, saved_digest
 
@@ -96,7 +95,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             kept_best = saved.get("kept_best", "")  # of 0.1.0 it is not known
             saved_at = update
         if (update, update) not in course.earlier:  # where it is extended, that is said
-            note_resume(course.stage, f"update {update:,}", course.quiet)
+            console.resuming(course.stage, f"update {update:,}", course.quiet)
     began_at = logged = update
     result: dict[str, float] = {}
 

@@ -15,9 +15,10 @@ from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 
 from ..baselines.networks import Baseline
+from ..compute.devices import tensors_digest
 from ..options.stage_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
-from ..records.lifecycle import require, spec_of, tensors_digest
+from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights
 from ..tasks.spec import TaskSpec
 

@@ -7,7 +7,7 @@ from stores.schedule import Visit
 
 from ..errors import StageMissing, UsageProblem
 from ..options.stage_options import TrainMemoryOptions
-from ..records.lifecycle import require
+from ..records.opening import require
 from ..records.runs import quoted
 from ..selection.choosing import Exploring, chooser, stored_scores, uniform_scores
 from ..tasks.spec import TaskSpec, default_detector, detectors_of

@@ -22,20 +22,11 @@ from ..options.agent_options import MEMORY_AGENTS, TrainAgentOptions
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts, is_extension
-from ..records.lifecycle import (
-    continue_command,
-    digests,
-    is_up_to_date,
-    open_run,
-    owned,
-    record,
-    require,
-    spec_of,
-    split_of,
-)
+from ..records.opening import digests, open_run, require, spec_of, split_of
 from ..records.runs import altered_weights, now
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
+from .lifecycle import continue_command, is_up_to_date, owned, record
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing

@@ -21,15 +21,17 @@ from ..agents.play.environments import Arena, open_arena
 from ..agents.play.playing import Player
 from ..agents.policies import Policy
 from ..agents.senses import OBSERVATION
+from ..compute.devices import weights_digest
 from ..errors import Interrupted, Stopped
 from ..interrupts import StopFlag
 from ..learning.weights import load_model
 from ..limits import available_cpus
 from ..options.stage_options import TrainMemoryOptions
-from ..records.lifecycle import continue_command, record, split_of, weights_digest
+from ..records.opening import split_of
 from ..tasks.spec import TaskOptions, TaskSpec
 from .agent_stage import AgentJob
 from .collect.collection import Collection, collect
+from .lifecycle import continue_command, record
 from .memory.memory_job import resolve as resolve_memory
 from .memory.memory_stage import train_memory
 from .scoring import ScoreConfig, score

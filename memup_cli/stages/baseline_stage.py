@@ -28,11 +28,12 @@ from ..options.baseline_options import TrainBaselineOptions
 from ..options.stage_options import MB
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts
-from ..records.lifecycle import conclude, digests, is_up_to_date, open_run, owned, record, spec_of, split_of
+from ..records.opening import digests, open_run, spec_of, split_of
 from ..records.runs import altered_weights
 from ..selection.importance import Matters
 from ..selection.rules import discount
 from ..tasks.spec import TaskSpec
+from .lifecycle import conclude, is_up_to_date, owned, record
 
 LAYERS = {"lstm": 2, "mingru": 2, "srnn": 1, "transformer": 4, "gtrxl": 2}
 OUT_OF_MEMORY = "out of memory"

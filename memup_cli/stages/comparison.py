@@ -9,7 +9,7 @@ from stores.manifest import Manifest
 from ..baselines.baseline_evaluation import predict_baseline
 from ..evaluation.predictions import Predictions, predict_split
 from ..learning.weights import load_baseline, load_model
-from ..records.lifecycle import require, spec_of, split_of
+from ..records.opening import require, spec_of, split_of
 from ..selection.importance import Matters
 
 

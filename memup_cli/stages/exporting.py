@@ -14,7 +14,7 @@ from stores.reader import Trajectories
 
 from .. import console
 from ..errors import UsageProblem
-from ..records.lifecycle import open_run, spec_of, stored_of
+from ..records.opening import open_run, spec_of, stored_of
 from ..tasks import load_task
 from ..tasks.own.minari import MEMUP, OWN, minari_package, minari_root
 

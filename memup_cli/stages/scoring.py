@@ -22,6 +22,7 @@ from stores.manifest import Manifest
 from stores.scores import missing_groups, score_path
 
 from .. import console
+from ..compute.devices import weights_digest
 from ..detector.detection import ScoreConfig, train_detector
 from ..detector.detectors import Detector
 from ..detector.discounts import choose_gamma
@@ -35,21 +36,10 @@ from ..detector.uncertainty import summary, write_scores
 from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..records import checkpoint
-from ..records.lifecycle import (
-    continue_command,
-    digests,
-    is_up_to_date,
-    open_run,
-    owned,
-    record,
-    require_validation,
-    spec_of,
-    split_of,
-    stored_of,
-    weights_digest,
-)
+from ..records.opening import digests, open_run, require_validation, spec_of, split_of, stored_of
 from ..records.runs import STORED, altered_weights
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
+from .lifecycle import continue_command, is_up_to_date, owned, record
 
 TRIED = "gammas.json"  # what was found with each gamma so far
 NETWORKS = 2  # of detectors; those of 0.1.0, the first, saw numbers in the units in which they came

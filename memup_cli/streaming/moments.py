@@ -12,7 +12,7 @@ from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 
-from ..records.lifecycle import digests, split_of
+from ..records.opening import digests, split_of
 from ..tasks.spec import TaskSpec
 from .actions import stored_fields
 from .blocks import blocks

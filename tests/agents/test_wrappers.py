@@ -20,7 +20,7 @@ from memup_cli.agents.play.wrappers import Memory
 from memup_cli.errors import StageMissing, UsageProblem
 from memup_cli.learning.weights import build_model, load_model
 from memup_cli.predictor.predictor import MemoryModel
-from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.records.opening import open_run, spec_of
 from memup_cli.streaming.reading import EpisodeReader
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.mazes.tmaze_env import TMazeEnv, TMazeVectorEnv

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memup_cli.evaluation.predictions import Predictions
-from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.importance import Matters, main_steps, recorded_scale, selection_mass
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from stores.scores import ScoreReader, score_path

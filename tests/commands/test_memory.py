@@ -10,7 +10,7 @@ import zarr
 
 import memup_cli
 from memup_cli.learning.weights import load_model
-from memup_cli.records.lifecycle import open_run
+from memup_cli.records.opening import open_run
 from memup_cli.stages.memory.memory_job import recorded_job
 from memup_cli.stages.memory.memoryless import Comparison
 from stores.reader import Trajectories

@@ -10,7 +10,7 @@ from memup_cli.detector.fitting import Saving
 from memup_cli.detector.pasts import sample_events
 from memup_cli.detector.probe import Probe
 from memup_cli.detector.probing import train_probe
-from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.records.opening import open_run, spec_of, split_of
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ def test_a_zombie_of_collect_keeps_what_later_stages_recorded(forks, places, pre
 RECORDER = """
 import sys
 from pathlib import Path
-from memup_cli.records.lifecycle import record
+from memup_cli.stages.lifecycle import record
 from stores.manifest import Manifest
 manifest = Manifest.load(Path("run"))
 for i in range(int(sys.argv[2])):

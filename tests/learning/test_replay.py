@@ -6,7 +6,7 @@ import torch
 
 from memup_cli.learning.rarity import Rarity
 from memup_cli.learning.replay import Replay
-from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.records.opening import open_run, spec_of, split_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from memup_cli.learning.update import WEIGHT, next_batch, rollout_loss
 from memup_cli.learning.weights import build_model
 from memup_cli.memory.cells import boundaries
 from memup_cli.options.stage_options import TrainMemoryOptions
-from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.selection.choosing import chooser, preparing, stored_scores
 from memup_cli.streaming.slabs import open_slab

@@ -6,7 +6,7 @@ import torch
 
 from memup_cli.memory import images
 from memup_cli.memory.encoders import FieldEncoder
-from memup_cli.records.lifecycle import spec_of
+from memup_cli.records.opening import spec_of
 from memup_cli.tasks.digits.pmnist import PermutedMNIST, PermutedMNISTOptions
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 from memup_cli.tasks.two_colors.task import TwoColors, TwoColorsOptions

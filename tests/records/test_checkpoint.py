@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memup_cli.records import checkpoint
-from memup_cli.records.lifecycle import owned
+from memup_cli.stages.lifecycle import owned
 from stores.errors import Fenced, StoreIO
 from stores.files import PendingFiles
 

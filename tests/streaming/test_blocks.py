@@ -11,7 +11,7 @@ import torch
 
 from memup_cli.detector import uncertainty
 from memup_cli.detector.detection import ScoreConfig
-from memup_cli.records.lifecycle import open_run, spec_of
+from memup_cli.records.opening import open_run, spec_of
 from memup_cli.stages.scoring import score
 from memup_cli.streaming import blocks
 from memup_cli.tasks.spec import default_detector

@@ -9,7 +9,7 @@ import torch
 
 from memup_cli.memory.cells import CELLS, Shape
 from memup_cli.memory.standard import LOUD, LOUDEST, Standard
-from memup_cli.records.lifecycle import open_run, spec_of, split_of
+from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.stages.memory.facts import target_moments
 from memup_cli.streaming.moments import NAME, measure, moments_of
 from memup_cli.streaming.targets import discounted_returns

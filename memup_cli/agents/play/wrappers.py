@@ -11,12 +11,13 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 
+from ...compute.devices import prepare_device
 from ...errors import UsageProblem
 from ...learning.weights import load_model
 from ...memory.cells import State, reset
 from ...memory.encoders import FieldEncoder
 from ...predictor.predictor import MemoryModel
-from ...records.lifecycle import open_run, prepare_device, spec_of
+from ...records.opening import open_run, spec_of
 from ...streaming.actions import previous_action_field
 from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..senses import OBSERVATION

@@ -12,7 +12,7 @@ from stores.scores import ScoreReader, score_path
 
 from ...learning.rarity import Rarity
 from ...memory.encoders import FieldEncoder
-from ...records.lifecycle import split_of
+from ...records.opening import split_of
 from ...selection.importance import recorded_scale, separates
 from ...selection.rules import probe_tells
 from ...streaming.moments import moments_of, rarest

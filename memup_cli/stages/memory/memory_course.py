@@ -12,7 +12,7 @@ from ...learning.loop import Course
 from ...learning.weights import build_model
 from ...options.stage_options import MB, TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
-from ...records.lifecycle import split_of
+from ...records.opening import split_of
 from ...selection.candidates import Candidates, gather_candidates
 from ...selection.choosing import preparing
 from ...selection.gumbel import SuffixTop

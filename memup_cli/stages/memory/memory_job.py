@@ -9,13 +9,14 @@ import torch
 from stores.manifest import Manifest
 from stores.slab import SlabTooSmall, fit
 
+from ...compute.devices import weights_digest
 from ...errors import UsageProblem
 from ...learning.goals import check_goals
 from ...memory.encoders import FieldEncoder
 from ...options.stage_options import MB, TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
-from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
+from ...records.opening import check_window, digests, open_run, require_validation, spec_of, split_of
 from ...selection.rules import discount, probe_tells, scored_by
 from ...tasks.spec import TaskSpec
 from .facts import facts_of

@@ -12,7 +12,7 @@ from ...interrupts import StopFlag
 from ...learning.loop import descend
 from ...records import checkpoint
 from ...records.extending import earlier_parts
-from ...records.lifecycle import conclude, continue_command, is_up_to_date, owned, record
+from ..lifecycle import conclude, continue_command, is_up_to_date, owned, record
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 from .memoryless import Comparison, train_without

@@ -19,8 +19,9 @@ from ...learning.loop import descend
 from ...learning.weights import fill, restore, save_model
 from ...predictor.predictor import MemoryModel
 from ...records import checkpoint
-from ...records.lifecycle import owned, split_of
+from ...records.opening import split_of
 from ...selection.importance import Matters
+from ..lifecycle import owned
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 
