@@ -211,6 +211,11 @@ def make_folder(path: Path) -> None:
             sync_folder(made.parent)
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there."""
+    path.unlink(missing_ok=True)
+
+
 def remove_tree(path: Path) -> None:
     """Delete a folder; it is renamed first so that a half-deleted one never looks like a whole one."""
     if path.is_symlink():

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .errors import DamagedData, Fenced, StoreError, StoreIO
-from .files import make_folder, read_json, to_json, write_durably
+from .files import make_folder, read_json, remove_file, to_json, write_durably
 
 NAME = "lease.json"
 MAX_PID = 1 << 22
@@ -77,7 +77,7 @@ def release(shard: Path, lease: Lease) -> None:
     with contextlib.suppress(OSError, StoreError):  # one that stays behind names a dead process, and stops nobody
         found = read(shard)
         if found is not None and found.token == lease.token:
-            (shard / NAME).unlink()
+            remove_file(shard / NAME)
 
 
 def read(shard: Path) -> Lease | None:

@@ -14,7 +14,7 @@ import torch
 from stores.layout import LENGTH, START
 from stores.reader import Shard, Trajectories
 
-from .. import console
+from .. import console, randomness
 from ..compute.pace import peak_rss
 from ..errors import BadInput
 from ..interrupts import StopFlag
@@ -258,4 +258,4 @@ def _progress(recent: deque[tuple[float, float, float]]) -> str:
 
 
 def _iteration_seed(seed: int, iteration: int) -> int:
-    return int(np.random.SeedSequence((seed, 20, iteration)).generate_state(1, np.uint64)[0] >> 1)
+    return int(randomness.sequence(seed, randomness.ITERATION, iteration).generate_state(1, np.uint64)[0] >> 1)

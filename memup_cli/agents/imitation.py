@@ -16,7 +16,7 @@ from torch import Tensor
 
 from stores.reader import Trajectories
 
-from .. import console
+from .. import console, randomness
 from ..compute.adam import Adam
 from ..compute.pace import give_back
 from ..streaming.reading import EpisodeReader
@@ -79,7 +79,7 @@ class Imitation:
         self._policy.open_eyes(False)
 
     def _stream(self, *place: int) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 23, *place))))
+        return randomness.stream(self._seed, randomness.IMITATED_BATCHES, *place)
 
     def _learn(self, episodes: list[int], rng: np.random.Generator) -> list[float]:
         steps = _joined([self._lives.live(i) for i in episodes])

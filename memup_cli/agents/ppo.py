@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import randomness
 from ..compute.adam import Adam
 from .play.recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
@@ -52,7 +53,7 @@ class PPO:
         mean, spread = _moments(advantage[played], recording.weights(played))
         advantage = (advantage - mean) / (spread + 1e-8)
         self.optimiser.lr = config["lr"] * (1 - 0.9 * share)
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 18))))
+        rng = randomness.stream(seed, randomness.PPO_BATCHES)
         if self.policy.frozen:
             batches = self._step_batches(recording, advantage, target, played, rng)
         else:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stores.layout import Field
 
+from .. import randomness
 from ..compute.adam import Adam
 from ..tasks.spec import TaskSpec
 from .play.recording import OBSERVATION, Recording, final_states, sweep, to_device
@@ -111,7 +112,7 @@ class QRDQN:
     def learn(self, recording: Recording, seed: int, share: float) -> dict[str, float]:
         config = self._config
         self._remember(recording)
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 19))))
+        rng = randomness.stream(seed, randomness.QRDQN_BATCHES)
         updates = max(1, round(recording.steps * config["replay_ratio"] / config["minibatch"]))
         updates = min(updates, config["updates_at_most"])
         self.optimiser.lr = config["lr"] * (1 - 0.8 * share)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import console
+from .. import console, randomness
 from ..tasks.spec import TaskSpec
 from .play.environments import open_arena
 from .play.playing import Player
@@ -37,7 +37,9 @@ def evaluate(
             columns: list[np.ndarray] = []
             told = partial(_tell, bar, way)
             while sum(len(c) for c in columns) < episodes:  # so many per environment that no short ones are favoured
-                drawn = int(np.random.SeedSequence((seed, 21, i, len(columns))).generate_state(1)[0])
+                drawn = int(
+                    randomness.sequence(seed, randomness.EVALUATED_EPISODES, i, len(columns)).generate_state(1)[0]
+                )
                 columns.append(player.outcomes(drawn, greedy=way == "greedy", epsilon=epsilon, told=told))
                 bar.advance(min(len(columns[-1]), (i + 1) * episodes - bar.done))  # those beyond do not count
             found[way] = _measure(np.concatenate(columns)[:episodes], seed)
@@ -68,7 +70,7 @@ def _measure(episodes: np.ndarray, seed: int) -> dict[str, Any]:
 
 def _bootstrap(values: np.ndarray, seed: int) -> list[float]:
     """95% interval of a mean."""
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 22))))
+    rng = randomness.stream(seed, randomness.BOOTSTRAP)
     means = values[rng.integers(len(values), size=(RESAMPLES, len(values)))].mean(1)
     return [float(q) for q in np.quantile(means, [0.025, 0.975])]
 

@@ -1,12 +1,10 @@
 """memup evaluate: memory error at the steps that matter, baselines beside it, and how well an agent plays."""
 
-import json
 from typing import Any
 
 import typer
 
 from .. import console
-from ..errors import StageMissing, UsageProblem
 from ..options.agent_options import EvaluateAgentOptions
 from ..options.baseline_options import EvaluateBaselinesOptions
 from ..options.command_line import command_function, flowing
@@ -24,69 +22,17 @@ Example: memup evaluate memory --run runs/tmaze-1000 --json"""
 
 
 def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
-    from stores.files import make_folder, to_json, write_durably
-
     from ..compute.devices import prepare_device
-    from ..evaluation.predictions import summary
-    from ..evaluation.timeline import timelines
-    from ..interrupts import StopFlag
-    from ..learning.weights import load_model
-    from ..records.opening import digests, open_run, require, require_test, spec_of
-    from ..records.runs import quoted
-    from ..stages.lifecycle import continue_command, record
-    from ..stages.memory.memory_job import recorded_job
-    from ..stages.memory.memoryless import Comparison, train_without
-    from ..tasks.spec import PREVIOUS_ACTION
+    from ..stages.evaluating import evaluate_memory
 
-    device = prepare_device(stage.device, stage.threads)
-    manifest = open_run(stage.run)
-    config = require(manifest, "train-memory")["config"]
-    spec = spec_of(manifest)
-    model = load_model(manifest, options.checkpoint).to(device)
-    require_test(manifest)
-    if stage.dry_run:
-        plan = {"run": str(manifest.run), "config": options.model_dump()}
-        console.result(plan, stage.json_, lambda: f"Would evaluate the {options.checkpoint} memory of {manifest.run}.")
-        return
-    job = recorded_job(manifest, device, stage.quiet)
-    with StopFlag() as stop:
-        if not train_without(job, stop):
-            raise stop.error("the predictor without a memory is saved in part", continue_command())
-    compare = Comparison(job)
-    found = compare.predict(model, "test", options.episodes)
-    after = "train-agent" if PREVIOUS_ACTION in spec.memory_input else "report"
-    data = {
-        "run": str(manifest.run),
-        **summary(found, compare.without("test", options.episodes), options.bins),
-        "checkpoint": options.checkpoint,
-        "matters": compare.by,
-        "cue_at_start": spec.cue_at_start,
-        "next": f"memup {after} --run {quoted(manifest.run)}",
-        **_verdict(found.metrics(), config, spec),
-    }
-    make_folder(manifest.run / "evaluation")
-    write_durably(manifest.run / "evaluation" / "memory.json", to_json(data))
-    if options.timelines:
-        drawn = timelines(model, manifest, spec, config, options.timelines)
-        shown = {"checkpoint": options.checkpoint, **drawn}
-        write_durably(manifest.run / "evaluation" / "timeline.json", json.dumps(shown, allow_nan=False).encode())
-    metrics = {name: data[name] for name in data if name in FIGURES}
-    inputs = digests(manifest, "test", "memory")
-    record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
-    console.result(data, stage.json_, lambda: _table(data))
-
-
-FIGURES = ("rmse", "accuracy", "nll", "mse", "right", "interval", "explained", "explained_interval")
-
-
-def _verdict(found: dict[str, float], config: dict[str, Any], spec: Any) -> dict[str, Any]:
-    """Whether it is solved, if the user (in train-memory) or the task gave a threshold."""
-    for name in ("rmse", "mse", "accuracy"):
-        threshold = config.get(f"until_{name}") or (spec.solved if name in ("rmse", "accuracy") else None)
-        if threshold is not None and name in found:
-            solved = found[name] >= threshold if name == "accuracy" else found[name] < threshold
-            return {"solved": bool(solved), "threshold": {name: threshold}}
-    return {"solved": None}
+    found = evaluate_memory(options, stage, prepare_device(stage.device, stage.threads))
+    console.result(
+        found,
+        stage.json_,
+        lambda: (
+            f"Would evaluate the {options.checkpoint} memory of {found['run']}." if stage.dry_run else _table(found)
+        ),
+    )
 
 
 MATTERS = {
@@ -162,39 +108,17 @@ Example: memup evaluate agent --run runs/tmaze-1000 --episodes 200"""
 
 
 def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
-    from stores.files import make_folder, to_json, write_durably
-
-    from ..agents.play.film import FORMATS, film_episode
-    from ..agents.returns import evaluate
-    from ..agents.saved import load_policy
     from ..compute.devices import prepare_device
-    from ..records.opening import digests, open_run, spec_of
-    from ..stages.lifecycle import record
+    from ..stages.evaluating import evaluate_agent
 
-    device = prepare_device(stage.device, stage.threads)
-    manifest = open_run(stage.run)
-    spec = spec_of(manifest)
-    policy, config = load_policy(manifest, options.agent)
-    policy, agent = policy.to(device), config["agent"]
-    if options.record and not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
-        raise UsageProblem(f"--record {options.record}: give the name of a .gif or .png file in a folder that exists")
-    if stage.dry_run:
-        plan = {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
-        console.result(plan, stage.json_, lambda: f"Would evaluate the {agent} agent of {manifest.run}.")
-        return
-    found = evaluate(
-        policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device, stage.quiet
+    found = evaluate_agent(options, stage, prepare_device(stage.device, stage.threads))
+    console.result(
+        found,
+        stage.json_,
+        lambda: (
+            f"Would evaluate the {found['agent']} agent of {found['run']}." if stage.dry_run else _agent_table(found)
+        ),
     )
-    data = {"run": str(manifest.run), "agent": agent, **found["greedy"], **found}
-    make_folder(manifest.run / "evaluation")
-    write_durably(manifest.run / "evaluation" / f"agent-{agent}.json", to_json(data))
-    kept = options.model_dump(mode="json", exclude={"record"})
-    inputs = digests(manifest, f"agent/{agent}")
-    record(manifest, f"evaluate/{agent}", "complete", config=kept, inputs=inputs, metrics=found["greedy"])
-    if options.record:
-        steps = film_episode(policy, manifest.task, spec, stage.seed, device, options.record)
-        console.note(f"wrote an episode of {steps:,} steps to {options.record}", stage.quiet)
-    console.result(data, stage.json_, lambda: _agent_table(data))
 
 
 def _agent_table(data: dict[str, Any]) -> Any:
@@ -234,35 +158,17 @@ Example: memup evaluate baselines --run runs/copy-120"""
 
 
 def _baselines(options: EvaluateBaselinesOptions, stage: StageOptions) -> None:
-    from stores.files import make_folder, to_json, write_durably
-
     from ..compute.devices import prepare_device
-    from ..records.opening import digests, open_run, require_test
-    from ..records.runs import quoted
-    from ..stages.comparison import compare, trained_methods
-    from ..stages.lifecycle import record
+    from ..stages.evaluating import evaluate_baselines
 
-    device = prepare_device(stage.device, stage.threads)
-    manifest = open_run(stage.run)
-    require_test(manifest)
-    methods = trained_methods(manifest)
-    if methods in ([], ["train-memory"]):
-        raise StageMissing(
-            f"{manifest.run} has no trained baseline; run `memup train-baseline --run {quoted(manifest.run)}` first"
-        )
-    if stage.dry_run:
-        plan = {"run": str(manifest.run), "methods": methods, "config": options.model_dump()}
-        console.result(plan, stage.json_, lambda: f"Would compare {', '.join(methods)} of {manifest.run}.")
-        return
-    rows = compare(manifest, options.checkpoint, options.episodes, device)
-    data = {"run": str(manifest.run), "rows": rows, "checkpoint": options.checkpoint}
-    make_folder(manifest.run / "evaluation")
-    write_durably(manifest.run / "evaluation" / "baselines.json", to_json(data))
-    made = [name for method in methods for name in manifest.stages[method]["outputs"]]
-    inputs = digests(manifest, "test", *made)
-    metrics = {row["method"]: row.get("accuracy", row.get("rmse", row["outcome"])) for row in rows}
-    record(manifest, "evaluate/baselines", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
-    console.result(data, stage.json_, lambda: _comparison(data))
+    found = evaluate_baselines(options, stage, prepare_device(stage.device, stage.threads))
+    console.result(
+        found,
+        stage.json_,
+        lambda: (
+            f"Would compare {', '.join(found['methods'])} of {found['run']}." if stage.dry_run else _comparison(found)
+        ),
+    )
 
 
 def _comparison(data: dict[str, Any]) -> Any:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
+from .. import randomness
 from .detectors import Detector
 from .fitting import Fitting, Saving, fit
 from .reservoir import Reservoir
@@ -44,7 +44,7 @@ def train_detector(
     quiet: bool,
 ) -> dict[str, Any] | None:
     """Train until the held-out loss no longer falls; None if stopped before."""
-    order = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 12)))).permutation(len(reservoir))
+    order = randomness.stream(config.seed, randomness.DETECTOR_ORDER).permutation(len(reservoir))
     shuffled = torch.from_numpy(order)
     windows = {name: torch.from_numpy(values) for name, values in reservoir.windows.items()}
     detector.tell_units(reservoir.windows, reservoir.y)

@@ -12,6 +12,7 @@ import numpy as np
 from stores.layout import LENGTH, START, Field
 from stores.reader import Shard, Trajectories
 
+from .. import randomness
 from ..selection.candidates import rows_at
 from ..streaming.actions import previous_action_field, previous_actions, stored_fields
 from ..streaming.blocks import Steps, Targets, blocks
@@ -55,7 +56,7 @@ class Events:
 
 def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Events:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 17))))
+    rng = randomness.stream(seed, randomness.EVENT_SAMPLE)
     fields = _past_fields(spec)
     query, inputs = small_fields(spec), small_fields(spec, spec.memory_input)
     alike = len(inputs) == len(spec.memory_input)  # large fields, such as images, are hardly ever equal

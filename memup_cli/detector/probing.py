@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import randomness
 from ..errors import UsageProblem
 from .detection import PATIENCE, ScoreConfig, batch_size
 from .detectors import Detector
@@ -41,7 +42,7 @@ def train_probe(
     `tells` says whether the probe can stand in for a memory here. Where order matters it cannot: all it has seen is
     which inputs there were.
     """
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config.seed, 16))))
+    rng = randomness.stream(config.seed, randomness.PROBE_SPLIT)
     order = rng.permutation(events.episodes)
     order = order[events.count[order] > 0]
     check_enough(len(order))

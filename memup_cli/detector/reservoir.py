@@ -12,6 +12,7 @@ import numpy as np
 
 from stores.reader import Shard, Trajectories
 
+from .. import randomness
 from ..streaming.blocks import Targets, blocks
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 
@@ -107,7 +108,7 @@ class Sample:
 
 def sample(trajectories: Trajectories, spec: TaskSpec, gamma: float, window: int, seed: int) -> Reservoir:
     """Two passes: count how frequent each input is, then keep common ones rarely and rare ones always."""
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 11))))
+    rng = randomness.stream(seed, randomness.DETECTOR_SAMPLE)
     groups = some_groups(trajectories, rng)
     small = small_fields(spec)
     scales = float_scales(steps.rows(small) for steps in blocks(*groups[0], small))

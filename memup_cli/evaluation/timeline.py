@@ -15,6 +15,7 @@ from stores.manifest import Manifest
 from stores.reader import Shard
 from stores.scores import ScoreReader, score_path
 
+from .. import randomness
 from ..predictor.predictor import MemoryModel
 from ..records.opening import split_of
 from ..selection.gumbel import select
@@ -205,7 +206,7 @@ def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any], s
     if config["select"] == "uniform":
         scores = np.zeros(sketch.length, np.float32)
     if scores is not None:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((config["seed"], 15, sketch.number))))
+        rng = randomness.stream(config["seed"], randomness.SHOWN_TARGETS, sketch.number)
         temperature = config["temperature"] * spread
         top = select(scores, min(config["targets"], SHOWN), temperature, rng, config.get("reach"))
         sketch.choose(top.at(sketch.points))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import randomness
 from ..memory.cells import State
 from .rarity import Rarity
 
@@ -26,7 +27,7 @@ class Replay:
 
     def mix(self, batch: dict[str, np.ndarray], state: State, update: int) -> tuple[dict[str, np.ndarray], State]:
         """Keep some of the walkers' rollouts, and append kept ones; what is drawn is a pure function of the update."""
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 15, update))))
+        rng = randomness.stream(self._seed, randomness.REPLAY, update)
         walkers = len(batch["fresh"])
         chance = self._rarity.chance({name: batch[name] for name in self._names})
         self._keep(np.flatnonzero(rng.random(walkers) < chance), batch, state)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from stores.slab import Slab
 
+from .. import randomness
 from ..memory.cells import State, boundaries, reset
 from ..options.stage_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
@@ -87,7 +88,7 @@ def one_of_a_stretch(
 def draw(priority: np.ndarray, key: tuple[int, int], own: np.ndarray, total: int) -> tuple[np.ndarray, np.ndarray]:
     """Of each row of priorities (W, S) one place, drawn in proportion to it, and 1 / (S q) for it: (W,), (W,)."""
     share = priority.cumsum(1)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((key[0], 16, key[1]))))
+    rng = randomness.stream(key[0], randomness.STRETCH, key[1])
     wanted = rng.random(total)[own] * share[:, -1]
     chosen = np.minimum((share <= wanted[:, None]).sum(1), priority.shape[1] - 1)
     q = priority[np.arange(len(chosen)), chosen] / share[:, -1]

@@ -11,7 +11,7 @@ import torch
 
 from stores.codec import checksum
 from stores.errors import DamagedData, UnsafePath
-from stores.files import drop_partials, make_folder, read_file, write_durably
+from stores.files import drop_partials, make_folder, read_file, remove_file, write_durably
 
 from .. import console
 from .stage_files import checkpoints, is_whole
@@ -27,7 +27,7 @@ def save(folder: Path, update: int, state: dict[str, Any], still_ours: Callable[
     path = folder / file_name(update, buffer.getvalue())
     write_durably(path, buffer.getvalue(), still_ours)
     for old in checkpoints(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+        remove_file(old)
     return path
 
 
@@ -91,4 +91,4 @@ def exists(folder: Path) -> bool:
 
 def clear(folder: Path) -> None:
     for path in checkpoints(folder):
-        path.unlink(missing_ok=True)
+        remove_file(path)

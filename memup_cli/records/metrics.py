@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stores.files import begin_again, drop_partials, io_errors, make_folder, write_all
+from stores.files import begin_again, drop_partials, io_errors, make_folder, remove_file, write_all
 
 
 class Metrics:
@@ -30,7 +30,7 @@ class Metrics:
         self._fd = begin_again(self._path, keep, still_ours)
         with io_errors(folder):
             for old in dropped:
-                old.unlink(missing_ok=True)
+                remove_file(old)
             self._events = EventFile(folder, update or None)
 
     def __enter__(self) -> "Metrics":

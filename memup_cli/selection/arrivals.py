@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stores.slab import Slab
 
+from .. import randomness
 from ..compute.average import move_towards
 from ..errors import UsageProblem
 from ..options.stage_options import TrainMemoryOptions
@@ -98,7 +99,7 @@ class Arrivals:
         return encoded[torch.from_numpy(which).to(device)].unflatten(0, (n, length))
 
     def _select(self, errors: np.ndarray, y: np.ndarray) -> Candidates:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 14, self._visits))))
+        rng = randomness.stream(self._seed, randomness.ONLINE_TARGETS, self._visits)
         self._visits += 1
         options = self._options
         spread = max(float(errors.max() - np.median(errors)), 1e-6)

@@ -11,6 +11,7 @@ from stores.schedule import Visit
 from stores.scores import ScoreReader, score_path
 from stores.slab import Read
 
+from .. import randomness
 from .candidates import Candidates, Gather, rows_at
 from .gumbel import BLOCK, SuffixTop, select
 
@@ -93,7 +94,7 @@ def chooser(
     """
 
     def choose(visit: Visit) -> SuffixTop:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 13, visit.number))))
+        rng = randomness.stream(seed, randomness.TARGETS, visit.number)
         far = visit.length ** rng.random() if near else reach
         if exploring and exploring.share and rng.random() < exploring.share:
             return select(exploring.scores(visit), targets, exploring.temperature, rng, far)

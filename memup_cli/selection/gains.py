@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from .. import randomness
 from ..compute.adam import Adam
 from ..memory.encoders import FieldEncoder, mlp
 from ..options.stage_options import TrainMemoryOptions
@@ -115,7 +116,7 @@ class Gains:
         """The targets of an episode that begins: the first candidates of each suffix, or those with the most gain."""
         best = found.top.best
         if self._updates >= WARM_UP and (best >= 0).sum(1).max() > self._targets:
-            rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((self._seed, 25, self._visits))))
+            rng = randomness.stream(self._seed, randomness.GAINS, self._visits)
             if rng.random() < SHARE and float(self._networks.largest) >= SIGNIFICANT:
                 best = self.rank(found, rng)
         self._visits += 1

@@ -1,7 +1,6 @@
 """The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from ..agents.agent_training import AgentTraining, reward_unit, train
 from ..agents.play.environments import open_arena
 from ..agents.saved import save_policy
 from ..agents.senses import OBSERVATION
-from ..errors import BadInput, UsageProblem
-from ..interrupts import StopFlag
+from ..errors import UsageProblem
 from ..learning.weights import load_model
 from ..options.agent_options import MEMORY_AGENTS, TrainAgentOptions
 from ..predictor.predictor import MemoryModel
@@ -26,7 +24,7 @@ from ..records.opening import digests, open_run, require, spec_of, split_of
 from ..records.runs import altered_weights, now
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
-from .lifecycle import continue_command, is_up_to_date, owned, record
+from .lifecycle import attempting, is_up_to_date
 
 BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
@@ -192,13 +190,11 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         return {"run": str(job.manifest.run), "outcome": "up to date", **job.manifest.stages[job.stage]["metrics"]}
     inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
     total = job.options.steps * (job.options.alternate + 1)
-    stop = StopFlag()
-
-    with stop, owned(job.folder, job.quiet) as still_ours:
-        note = partial(record, job.manifest, job.stage, still_ours=still_ours, started=now())
+    with attempting(job.manifest, job.stage, job.folder, job.quiet) as attempt:
+        stop, began = attempt.stop, now()
 
         def saved(steps: int) -> None:
-            note("running", progress={"done": steps, "total": total})
+            attempt.note("running", progress={"done": steps, "total": total}, started=began)
 
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
@@ -206,25 +202,21 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         if not job.restart:
             parts = earlier_parts(job.manifest, job.stage, job.config, "steps", job.folder, job.quiet)
             job = replace(job, earlier=parts)
-        note("running", config=job.config, inputs=inputs, outputs={}, rounds=[], earlier=job.earlier)
+        begun: dict[str, Any] = {"config": job.config, "inputs": inputs, "earlier": job.earlier, "started": began}
+        attempt.note("running", **begun, outputs={}, rounds=[])
         home = job.manifest
-        try:
-            memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
-            policy, metrics = train(job.training(memory), stop, still_ours, saved)
-            if job.options.alternate and not stop:
-                policy, metrics, home = alternate(job, policy, metrics, stop, still_ours, saved)
-        except BadInput as error:
-            note("failed", problem=str(error))
-            raise
+        memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+        policy, metrics = train(job.training(memory), stop, attempt.still_ours, saved)
+        if job.options.alternate and not stop:
+            policy, metrics, home = alternate(job, policy, metrics, stop, attempt.still_ours, saved)
+        progress = {"done": metrics["steps"], "total": total}
         if stop:
-            note("interrupted", progress={"done": metrics["steps"], "total": total})
-            raise stop.error(f"checkpoint saved at {metrics['steps']:,} steps", continue_command())
+            raise attempt.interrupted(f"checkpoint saved at {metrics['steps']:,} steps", progress=progress)
         acts_on = None
         if job.agent in MEMORY_AGENTS:
             path = (home.run / "memory").relative_to(job.manifest.run)
             acts_on = {"path": str(path), "digest": home.stages["train-memory"]["weights"][job.options.checkpoint]}
-        digest = save_policy(job.folder, policy, job.config, acts_on, still_ours)
-        progress = {"done": metrics["steps"], "total": total}
+        digest = save_policy(job.folder, policy, job.config, acts_on, attempt.still_ours)
         outputs = {f"agent/{job.agent}": {"path": f"agent/{job.agent}", "digest": digest}}
-        note("complete", progress=progress, metrics=metrics, outputs=outputs, acts_on=acts_on)
+        attempt.note("complete", progress=progress, metrics=metrics, outputs=outputs, acts_on=acts_on)
     return {"run": str(job.manifest.run), "agent": job.agent, "outcome": "trained", **metrics}

@@ -1,8 +1,6 @@
 """The train-baseline stage: the models of models/baselines.py on the same store, over whole sequences or truncated."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,7 @@ from ..baselines.room import free_bytes, predict_bytes
 from ..compute.adam import Adam
 from ..compute.pace import Watch
 from ..compute.staging import Stager
-from ..errors import BadInput, UsageProblem
-from ..interrupts import StopFlag
+from ..errors import UsageProblem
 from ..learning.goals import check_goals, reached
 from ..learning.loop import Course, descend
 from ..learning.update import optimiser_step
@@ -33,7 +30,7 @@ from ..records.runs import altered_weights
 from ..selection.importance import Matters
 from ..selection.rules import discount
 from ..tasks.spec import TaskSpec
-from .lifecycle import conclude, is_up_to_date, owned, record
+from .lifecycle import attempting, is_up_to_date
 
 LAYERS = {"lstm": 2, "mingru": 2, "srnn": 1, "transformer": 4, "gtrxl": 2}
 OUT_OF_MEMORY = "out of memory"
@@ -120,14 +117,12 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
         check_slab(split_of(job.manifest, "train"), job.spec, job.options, job.window)
     elif done:
         return {**told, **metrics}
-    stop = StopFlag()
-    with stop, owned(job.folder, job.quiet) as still_ours:
+    with attempting(job.manifest, job.stage, job.folder, job.quiet) as attempt:
         if job.restart or job.stage not in job.manifest.stages:
             checkpoint.clear(job.folder)
         if not job.restart:
             parts = earlier_parts(job.manifest, job.stage, job.config, "updates", job.folder, job.quiet)
             job = replace(job, earlier=parts)
-        note = partial(record, job.manifest, job.stage, still_ours=still_ours)
         base: dict[str, Any] = {
             "config": job.config,
             "inputs": inputs,
@@ -138,15 +133,12 @@ def train_baseline(job: BaselineJob) -> dict[str, Any]:
         }
         if not fits:
             metrics = {"outcome": OUT_OF_MEMORY, **(room or {})}
-            note("complete", **base, metrics=metrics)
+            attempt.note("complete", **base, metrics=metrics)
             return {**told, **metrics}
-        note("running", **base)
-        try:
-            metrics = _train(job, stop, still_ours)
-        except BadInput as error:
-            note("failed", problem=str(error))
-            raise
-        conclude(note, metrics, progress, f"baseline/{job.options.name}", stop)
+        attempt.note("running", **base)
+        course, learner = _begin(job)
+        metrics = descend(course, learner, attempt.stop, attempt.still_ours)
+        attempt.conclude(metrics, progress, f"baseline/{job.options.name}")
     return {**told, "outcome": "trained", **metrics}
 
 
@@ -188,7 +180,7 @@ class BaselineLearner:
         self.losses += state["losses"]
 
 
-def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> dict[str, Any]:
+def _begin(job: BaselineJob) -> tuple[Course, BaselineLearner]:
     options, spec, manifest, config = job.options, job.spec, job.manifest, job.config
     train, validation = split_of(manifest, "train"), split_of(manifest, "validation")
     matters = Matters(manifest, spec, config)
@@ -214,4 +206,4 @@ def _train(job: BaselineJob, stop: StopFlag, still_ours: Callable[[], None]) -> 
         reached=lambda result: reached(options, result),
         slab=lambda update: open_windows(train, spec, options, job.window, config["gamma"], job.seed, update),
     )
-    return descend(course, BaselineLearner(model, options, spec.evaluate is not None), stop, still_ours)
+    return course, BaselineLearner(model, options, spec.evaluate is not None)

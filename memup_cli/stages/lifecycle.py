@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from stores.files import allowed, drop_partials, make_folder
 from stores.manifest import Manifest, turn
 
 from .. import console
-from ..errors import StageMissing, UsageProblem
+from ..errors import BadInput, RankLost, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..invocation import command_words
 from ..options.stage_options import changed
 from ..records.extending import is_extension
 from ..records.growth import growth_since
-from ..records.runs import again, altered_weights, attempt, now
+from ..records.runs import again, altered_weights, now
+from ..records.runs import attempt as this_attempt
 
 
 def is_up_to_date(
@@ -77,21 +78,8 @@ def record(manifest: Manifest, stage: str, status: str, still_ours: Callable[[],
         manifest.data = Manifest.load(manifest.run).data
         clock = {"started" if status == "running" else "finished": now()}
         earlier = manifest.stages.get(stage, {})
-        manifest.stages[stage] = {**earlier, **clock, **more, "status": status, "attempt": attempt()}
+        manifest.stages[stage] = {**earlier, **clock, **more, "status": status, "attempt": this_attempt()}
         manifest.save(still_ours)
-
-
-def conclude(
-    note: Callable[..., None], metrics: dict[str, Any], progress: dict[str, int], path: str, stop: StopFlag
-) -> None:
-    """Record how a training ended, its weights taken out of the metrics; raises if it is to be continued."""
-    progress["done"] = metrics["updates"]
-    if metrics.pop("stopped"):
-        note("interrupted", progress=progress)
-        raise stop.error(f"checkpoint saved at update {metrics['updates']:,}", continue_command())
-    weights = {which: metrics.pop(which) for which in ("best", "last")}
-    outputs = {path: {"path": path, "digest": weights["last"]}}
-    note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
 
 
 @contextmanager
@@ -121,3 +109,50 @@ def owned(folder: Path, quiet: bool) -> Iterator[Callable[[], None]]:
 def continue_command() -> str:
     """This command without --restart, which would discard what was saved."""
     return shlex.join(word for word in command_words() if word != "--restart")
+
+
+class Attempt:
+    """One attempt at a stage: it owns the stage's folder, heeds signals, and records how it goes.
+
+    Of several processes only the first owns and records anything; the others just stop when they are told to.
+    """
+
+    def __init__(
+        self, manifest: Manifest, stage: str, stop: StopFlag, still_ours: Callable[[], None], first: bool
+    ) -> None:
+        self.stop, self.still_ours, self._manifest, self._stage, self._first = stop, still_ours, manifest, stage, first
+
+    def note(self, status: str, **more: Any) -> None:
+        if self._first:
+            record(self._manifest, self._stage, status, self.still_ours, **more)
+
+    def interrupted(self, where: str, **more: Any) -> Exception:
+        """What to raise when it was stopped, with all work up to there saved."""
+        self.note("interrupted", **more)
+        return self.stop.error(where, continue_command())
+
+    def conclude(self, metrics: dict[str, Any], progress: dict[str, int], path: str) -> None:
+        """Record how a training ended, its weights taken out of the metrics; raises if it is to be continued."""
+        progress["done"] = metrics["updates"]
+        if metrics.pop("stopped"):
+            raise self.interrupted(f"checkpoint saved at update {metrics['updates']:,}", progress=progress)
+        if self._first:
+            weights = {which: metrics.pop(which) for which in ("best", "last")}
+            outputs = {path: {"path": path, "digest": weights["last"]}}
+            self.note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=weights)
+
+
+@contextmanager
+def attempting(manifest: Manifest, stage: str, folder: Path, quiet: bool, first: bool = True) -> Iterator[Attempt]:
+    """An attempt at a stage; what is wrong with the data is recorded, and so is a process that was lost."""
+    stop = StopFlag()
+    with stop, owned(folder, quiet) if first else nullcontext(allowed) as still_ours:
+        attempt = Attempt(manifest, stage, stop, still_ours, first)
+        try:
+            yield attempt
+        except BadInput as error:
+            attempt.note("failed", problem=str(error))
+            raise
+        except RankLost:
+            attempt.note("interrupted")
+            raise

@@ -16,7 +16,7 @@ from safetensors.torch import load as load_weights
 from safetensors.torch import save as save_weights
 
 from stores.errors import DamagedData
-from stores.files import read_file, read_json, remove_tree, to_json, write_durably
+from stores.files import read_file, read_json, remove_file, remove_tree, to_json, write_durably
 from stores.layout import json_checksum
 from stores.manifest import Manifest
 from stores.scores import missing_groups, score_path
@@ -33,13 +33,12 @@ from ..detector.probe import Probe
 from ..detector.probing import LEAST_EPISODES, check_enough, train_probe
 from ..detector.reservoir import sample
 from ..detector.uncertainty import summary, write_scores
-from ..errors import BadInput
 from ..interrupts import StopFlag
 from ..records import checkpoint
 from ..records.opening import digests, open_run, require_validation, spec_of, split_of, stored_of
 from ..records.runs import STORED, altered_weights
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
-from .lifecycle import continue_command, is_up_to_date, owned, record
+from .lifecycle import attempting, is_up_to_date
 
 TRIED = "gammas.json"  # what was found with each gamma so far
 NETWORKS = 2  # of detectors; those of 0.1.0, the first, saw numbers in the units in which they came
@@ -61,51 +60,47 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
     total = sum(len(stored_of(manifest, split)) for split in STORED) * len(parts)
     progress = {"done": 0, "total": total}
-    stop = StopFlag()
-    with stop, owned(manifest.run / "detector", quiet) as still_ours:
-        note = partial(record, manifest, "score", still_ours=still_ours)
-        note("running", config=values, inputs=inputs, progress=progress, outputs={}, weights={})
+    with attempting(manifest, "score", manifest.run / "detector", quiet) as attempt:
+        stop, still_ours = attempt.stop, attempt.still_ours
+        attempt.note("running", config=values, inputs=inputs, progress=progress, outputs={}, weights={})
         if restart:
-            checkpoint.clear(manifest.run / "detector")
-            for part in parts:
-                (manifest.run / "detector" / f"{part.detector}.json").unlink(missing_ok=True)
-                remove_tree(manifest.run / "scores" / part.detector)
-            (manifest.run / "detector" / TRIED).unlink(missing_ok=True)
+            _discard(manifest.run, [part.detector for part in parts])
         metrics: dict[str, Any] = {}
         kept: dict[str, str] = {}
-        try:
-            if config.gamma is None:
-                choice = choose_gamma(partial(_with_gamma, manifest, spec, config, device, stop, still_ours, quiet))
-                if choice is None:
-                    note("interrupted", progress=progress)
-                    raise stop.error("what was found of gamma is saved", continue_command())
-                config, metrics["gammas"] = replace(config, gamma=choice[0]), choice[1]
-                parts = [replace(part, gamma=choice[0]) for part in parts]
-            metrics["gamma"] = config.gamma
-            for part in parts:
-                found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
-                if found is None:
-                    note("interrupted", progress=progress)
-                    what = "probe" if part.detector == "probe" else "detector"
-                    raise stop.error(f"a checkpoint of the {what} is saved", continue_command())
-                detector, kept[part.detector], training = found
-                source = {"detector": weights_digest(detector), "inputs": inputs}
-                progress["done"] += write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
-                if stop and progress["done"] < total:
-                    note("interrupted", progress=progress)
-                    raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
-                if part.detector == "probe":
-                    metrics["probe"] = training
-                else:
-                    metrics |= {**training, **summary(manifest, part.detector)}
-                    looked = examine(split_of(manifest, "validation"), spec, detector, part.discount)
-                    metrics |= looked
-        except BadInput as error:
-            note("failed", problem=str(error))
-            raise
+        if config.gamma is None:
+            choice = choose_gamma(partial(_with_gamma, manifest, spec, config, device, stop, still_ours, quiet))
+            if choice is None:
+                raise attempt.interrupted("what was found of gamma is saved", progress=progress)
+            config, metrics["gammas"] = replace(config, gamma=choice[0]), choice[1]
+            parts = [replace(part, gamma=choice[0]) for part in parts]
+        metrics["gamma"] = config.gamma
+        for part in parts:
+            found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
+            if found is None:
+                what = "probe" if part.detector == "probe" else "detector"
+                raise attempt.interrupted(f"a checkpoint of the {what} is saved", progress=progress)
+            detector, kept[part.detector], training = found
+            source = {"detector": weights_digest(detector), "inputs": inputs}
+            progress["done"] += write_scores(manifest, spec, part, detector, source, stop, still_ours, quiet)
+            if stop and progress["done"] < total:
+                where = f"{progress['done']:,} of {total:,} episodes are scored"
+                raise attempt.interrupted(where, progress=progress)
+            if part.detector == "probe":
+                metrics["probe"] = training
+            else:
+                metrics |= {**training, **summary(manifest, part.detector)}
+                metrics |= examine(split_of(manifest, "validation"), spec, detector, part.discount)
         outputs = {"scores": {"path": f"scores/{config.detector}", "digest": source["detector"]}}
-        note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=kept)
+        attempt.note("complete", progress=progress, metrics=metrics, outputs=outputs, weights=kept)
     return {"run": str(manifest.run), "outcome": "scored", **metrics}
+
+
+def _discard(run: Path, detectors: list[str]) -> None:
+    checkpoint.clear(run / "detector")
+    for detector in detectors:
+        remove_file(run / "detector" / f"{detector}.json")
+        remove_tree(run / "scores" / detector)
+    remove_file(run / "detector" / TRIED)
 
 
 def _with_gamma(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from ... import randomness
 from ...memory.cells import reset
 from ...tasks.spec import PREVIOUS_ACTION
 from ..policies import Policy
@@ -57,7 +58,7 @@ class Player:
         told: is told now and then how many steps were played. None if stopped() became true; nothing is kept of
         unfinished episodes then.
         """
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 24))))
+        rng = randomness.stream(seed, randomness.PLAYED_EPISODES)
         log = Log(self.arena.count, self.rollout, self.device, self._budget, self._limit, rng)
         tally = self._play(log, seed, seeds, steps, episodes, greedy, epsilon, stopped, told)
         return log.recording(tally) if tally else None
@@ -88,7 +89,7 @@ class Player:
     ) -> Tally | None:
         arena, policy, count = self.arena, self.policy, self.arena.count
         step, decide = policy.prepared(), policy.decider()
-        drawn = np.random.SeedSequence((seed, 17)).generate_state(count + 2)
+        drawn = randomness.sequence(seed, randomness.PLAYED_ACTIONS).generate_state(count + 2)
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
         observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.no_action()

@@ -16,6 +16,7 @@ from pydantic import model_validator
 from stores.groups import Episode
 from stores.layout import Field
 
+from ... import randomness
 from ...errors import UsageProblem
 from ..own.spaces import registered
 from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
@@ -192,7 +193,7 @@ class TMaze(Corridors):
 
 def random_actions(seed: int, steps: int) -> np.ndarray:
     """The random policy's actions for an episode: a stream of its own, apart from the maze's."""
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, 1))))
+    rng = randomness.stream(seed, randomness.RANDOM_POLICY)
     return np.unpackbits(random_bytes(rng, -(-steps // 8)), count=steps)
 
 

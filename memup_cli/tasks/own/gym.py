@@ -13,6 +13,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
+from ... import randomness
 from ...errors import BadInput, FailedEpisode, UsageProblem
 from ..spec import PREVIOUS_ACTION, TaskSpec
 from .blame import described
@@ -120,7 +121,7 @@ class GymTask:
         return None
 
     def typical_length(self, seed: int) -> int:
-        probes = np.random.SeedSequence((seed, 3)).generate_state(PROBES)
+        probes = randomness.sequence(seed, randomness.SPACE_PROBES).generate_state(PROBES)
         try:
             return math.ceil(np.mean([len(self.episode(int(s)).arrays["reward"]) for s in probes]))
         except FailedEpisode as error:

@@ -17,6 +17,7 @@ from pydantic import field_validator, model_validator
 from stores.groups import Episode
 from stores.layout import Field
 
+from ... import randomness
 from ...errors import UsageProblem
 from ..own.spaces import registered
 from ..spec import PREVIOUS_ACTION, StepRule, TaskOptions, TaskSpec
@@ -201,7 +202,7 @@ class TwoColors:
 
     def _actions(self, seed: int) -> Generator[int, np.ndarray, None]:
         """The policy's, from a stream of random numbers of its own, apart from the game's; it is sent observations."""
-        drawn = np.random.SeedSequence((seed, 1))
+        drawn = randomness.sequence(seed, randomness.RANDOM_POLICY)
         rng = np.random.Generator(np.random.PCG64(drawn))
         observation = yield -1
         if self.options.policy == "random":

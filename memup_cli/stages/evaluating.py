@@ -1,0 +1,128 @@
+"""The evaluate stage: the memory, the baselines and the agents of a run, on test episodes; each leaves a JSON file."""
+
+import json
+from typing import Any
+
+import torch
+
+from stores.files import make_folder, to_json, write_durably
+from stores.manifest import Manifest
+
+from .. import console
+from ..agents.play.film import FORMATS, film_episode
+from ..agents.returns import evaluate
+from ..agents.saved import load_policy
+from ..errors import StageMissing, UsageProblem
+from ..evaluation.predictions import summary
+from ..evaluation.timeline import timelines
+from ..interrupts import StopFlag
+from ..learning.weights import load_model
+from ..options.agent_options import EvaluateAgentOptions
+from ..options.baseline_options import EvaluateBaselinesOptions
+from ..options.stage_options import EvaluateOptions, StageOptions
+from ..records.opening import digests, open_run, require, require_test, spec_of
+from ..records.runs import quoted
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from .comparison import compare, trained_methods
+from .lifecycle import continue_command, record
+from .memory.memory_job import recorded_job
+from .memory.memoryless import Comparison, train_without
+
+FIGURES = ("rmse", "accuracy", "nll", "mse", "right", "interval", "explained", "explained_interval")
+
+
+def evaluate_memory(options: EvaluateOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
+    """How well the memory predicts the steps that matter, beside a predictor without one and the best constant."""
+    manifest = open_run(stage.run)
+    config = require(manifest, "train-memory")["config"]
+    spec = spec_of(manifest)
+    model = load_model(manifest, options.checkpoint).to(device)
+    require_test(manifest)
+    if stage.dry_run:
+        return {"run": str(manifest.run), "config": options.model_dump()}
+    job = recorded_job(manifest, device, stage.quiet)
+    with StopFlag() as stop:
+        if not train_without(job, stop):
+            raise stop.error("the predictor without a memory is saved in part", continue_command())
+    compared = Comparison(job)
+    found = compared.predict(model, "test", options.episodes)
+    after = "train-agent" if PREVIOUS_ACTION in spec.memory_input else "report"
+    data = {
+        "run": str(manifest.run),
+        **summary(found, compared.without("test", options.episodes), options.bins),
+        "checkpoint": options.checkpoint,
+        "matters": compared.by,
+        "cue_at_start": spec.cue_at_start,
+        "next": f"memup {after} --run {quoted(manifest.run)}",
+        **_verdict(found.metrics(), config, spec),
+    }
+    _write(manifest, "memory", data)
+    if options.timelines:
+        drawn = timelines(model, manifest, spec, config, options.timelines)
+        shown = {"checkpoint": options.checkpoint, **drawn}
+        path = manifest.run / "evaluation" / "timeline.json"
+        write_durably(path, json.dumps(shown, allow_nan=False).encode())
+    metrics = {name: data[name] for name in data if name in FIGURES}
+    inputs = digests(manifest, "test", "memory")
+    record(manifest, "evaluate", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
+    return data
+
+
+def _verdict(found: dict[str, float], config: dict[str, Any], spec: TaskSpec) -> dict[str, Any]:
+    """Whether it is solved, if the user (in train-memory) or the task gave a threshold."""
+    for name in ("rmse", "mse", "accuracy"):
+        threshold = config.get(f"until_{name}") or (spec.solved if name in ("rmse", "accuracy") else None)
+        if threshold is not None and name in found:
+            solved = found[name] >= threshold if name == "accuracy" else found[name] < threshold
+            return {"solved": bool(solved), "threshold": {name: threshold}}
+    return {"solved": None}
+
+
+def evaluate_agent(options: EvaluateAgentOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
+    """How well an agent plays new episodes, greedily and as it was trained."""
+    manifest = open_run(stage.run)
+    spec = spec_of(manifest)
+    policy, config = load_policy(manifest, options.agent)
+    policy, agent = policy.to(device), config["agent"]
+    if options.record and not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
+        raise UsageProblem(f"--record {options.record}: give the name of a .gif or .png file in a folder that exists")
+    if stage.dry_run:
+        return {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
+    found = evaluate(
+        policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device, stage.quiet
+    )
+    data = {"run": str(manifest.run), "agent": agent, **found["greedy"], **found}
+    _write(manifest, f"agent-{agent}", data)
+    kept = options.model_dump(mode="json", exclude={"record"})
+    inputs = digests(manifest, f"agent/{agent}")
+    record(manifest, f"evaluate/{agent}", "complete", config=kept, inputs=inputs, metrics=found["greedy"])
+    if options.record:
+        steps = film_episode(policy, manifest.task, spec, stage.seed, device, options.record)
+        console.note(f"wrote an episode of {steps:,} steps to {options.record}", stage.quiet)
+    return data
+
+
+def evaluate_baselines(options: EvaluateBaselinesOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
+    """The memory and all baselines of a run side by side."""
+    manifest = open_run(stage.run)
+    require_test(manifest)
+    methods = trained_methods(manifest)
+    if methods in ([], ["train-memory"]):
+        raise StageMissing(
+            f"{manifest.run} has no trained baseline; run `memup train-baseline --run {quoted(manifest.run)}` first"
+        )
+    if stage.dry_run:
+        return {"run": str(manifest.run), "methods": methods, "config": options.model_dump()}
+    rows = compare(manifest, options.checkpoint, options.episodes, device)
+    data = {"run": str(manifest.run), "rows": rows, "checkpoint": options.checkpoint}
+    _write(manifest, "baselines", data)
+    made = [name for method in methods for name in manifest.stages[method]["outputs"]]
+    inputs = digests(manifest, "test", *made)
+    metrics = {row["method"]: row.get("accuracy", row.get("rmse", row["outcome"])) for row in rows}
+    record(manifest, "evaluate/baselines", "complete", config=options.model_dump(), inputs=inputs, metrics=metrics)
+    return data
+
+
+def _write(manifest: Manifest, name: str, data: dict[str, Any]) -> None:
+    make_folder(manifest.run / "evaluation")
+    write_durably(manifest.run / "evaluation" / f"{name}.json", to_json(data))
