@@ -109,7 +109,7 @@ Example: memup evaluate agent --run runs/tmaze-1000 --episodes 200"""
 
 def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     from ..compute.devices import prepare_device
-    from ..stages.evaluating import evaluate_agent
+    from ..stages.agent_evaluating import evaluate_agent
 
     found = evaluate_agent(options, stage, prepare_device(stage.device, stage.threads))
     console.result(

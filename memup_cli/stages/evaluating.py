@@ -1,4 +1,4 @@
-"""The evaluate stage: the memory, the baselines and the agents of a run, on test episodes; each leaves a JSON file."""
+"""The evaluate stage: the memory and the baselines of a run, on test episodes; each leaves a JSON file."""
 
 import json
 from typing import Any
@@ -8,16 +8,11 @@ import torch
 from stores.files import make_folder, to_json, write_durably
 from stores.manifest import Manifest
 
-from .. import console
-from ..agents.play.film import FORMATS, film_episode
-from ..agents.returns import evaluate
-from ..agents.saved import load_policy
-from ..errors import StageMissing, UsageProblem
+from ..errors import StageMissing
 from ..evaluation.predictions import summary
 from ..evaluation.timeline import timelines
 from ..interrupts import StopFlag
 from ..learning.weights import load_model
-from ..options.agent_options import EvaluateAgentOptions
 from ..options.baseline_options import EvaluateBaselinesOptions
 from ..options.stage_options import EvaluateOptions, StageOptions
 from ..records.opening import digests, open_run, require, require_test, spec_of
@@ -56,7 +51,7 @@ def evaluate_memory(options: EvaluateOptions, stage: StageOptions, device: torch
         "next": f"memup {after} --run {quoted(manifest.run)}",
         **_verdict(found.metrics(), config, spec),
     }
-    _write(manifest, "memory", data)
+    write_result(manifest, "memory", data)
     if options.timelines:
         drawn = timelines(model, manifest, spec, config, options.timelines)
         shown = {"checkpoint": options.checkpoint, **drawn}
@@ -78,30 +73,6 @@ def _verdict(found: dict[str, float], config: dict[str, Any], spec: TaskSpec) ->
     return {"solved": None}
 
 
-def evaluate_agent(options: EvaluateAgentOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
-    """How well an agent plays new episodes, greedily and as it was trained."""
-    manifest = open_run(stage.run)
-    spec = spec_of(manifest)
-    policy, config = load_policy(manifest, options.agent)
-    policy, agent = policy.to(device), config["agent"]
-    if options.record and not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
-        raise UsageProblem(f"--record {options.record}: give the name of a .gif or .png file in a folder that exists")
-    if stage.dry_run:
-        return {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
-    found = evaluate(
-        policy, config, manifest.task, spec, options.episodes, options.envs, stage.seed, device, stage.quiet
-    )
-    data = {"run": str(manifest.run), "agent": agent, **found["greedy"], **found}
-    _write(manifest, f"agent-{agent}", data)
-    kept = options.model_dump(mode="json", exclude={"record"})
-    inputs = digests(manifest, f"agent/{agent}")
-    record(manifest, f"evaluate/{agent}", "complete", config=kept, inputs=inputs, metrics=found["greedy"])
-    if options.record:
-        steps = film_episode(policy, manifest.task, spec, stage.seed, device, options.record)
-        console.note(f"wrote an episode of {steps:,} steps to {options.record}", stage.quiet)
-    return data
-
-
 def evaluate_baselines(options: EvaluateBaselinesOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
     """The memory and all baselines of a run side by side."""
     manifest = open_run(stage.run)
@@ -115,7 +86,7 @@ def evaluate_baselines(options: EvaluateBaselinesOptions, stage: StageOptions, d
         return {"run": str(manifest.run), "methods": methods, "config": options.model_dump()}
     rows = compare(manifest, options.checkpoint, options.episodes, device)
     data = {"run": str(manifest.run), "rows": rows, "checkpoint": options.checkpoint}
-    _write(manifest, "baselines", data)
+    write_result(manifest, "baselines", data)
     made = [name for method in methods for name in manifest.stages[method]["outputs"]]
     inputs = digests(manifest, "test", *made)
     metrics = {row["method"]: row.get("accuracy", row.get("rmse", row["outcome"])) for row in rows}
@@ -123,6 +94,6 @@ def evaluate_baselines(options: EvaluateBaselinesOptions, stage: StageOptions, d
     return data
 
 
-def _write(manifest: Manifest, name: str, data: dict[str, Any]) -> None:
+def write_result(manifest: Manifest, name: str, data: dict[str, Any]) -> None:
     make_folder(manifest.run / "evaluation")
     write_durably(manifest.run / "evaluation" / f"{name}.json", to_json(data))
