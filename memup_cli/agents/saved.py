@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load, save
-
 from stores.errors import DamagedData
 from stores.files import inside, make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
@@ -16,6 +14,7 @@ from ..learning.weights import restore
 from ..options.agent_options import AGENTS, MEMORY_AGENTS
 from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights
+from ..records.tensors import from_bytes, to_bytes
 from .policies import Policy, build_policy
 
 
@@ -28,7 +27,7 @@ def save_policy(
 ) -> str:
     """Weights as safetensors, and beside them, to be read by people, what made them; returns the digest."""
     make_folder(folder)
-    data = save({name: value.detach().cpu().contiguous() for name, value in policy.own_state().items()})
+    data = to_bytes(policy.own_state())
     write_durably(folder / "policy.safetensors", data, still_ours)
     write_durably(folder / "config.json", to_json({"config": config, "memory": acts_on}), still_ours)
     return hashlib.sha256(data).hexdigest()
@@ -62,5 +61,6 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
         options = trained_by.stages["train-memory"]["config"]
         memory = restore(spec_of(manifest), options, read_file(path / f"{config['checkpoint']}.safetensors"))
     policy = build_policy(spec_of(manifest), memory, config)
-    policy.load_own(load(read_file(manifest.run / "agent" / agent / "policy.safetensors")))
+    path = manifest.run / "agent" / agent / "policy.safetensors"
+    policy.load_own(from_bytes(read_file(path), path))
     return policy.eval(), config

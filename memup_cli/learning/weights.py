@@ -1,13 +1,11 @@
 """The weights of a trained memory or baseline: safetensors, with the task and options that made them beside them."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import nn
 
 from stores.errors import DamagedData
@@ -20,6 +18,7 @@ from ..options.stage_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
 from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights
+from ..records.tensors import from_bytes, header, to_bytes
 from ..tasks.spec import TaskSpec
 
 
@@ -44,7 +43,7 @@ def load_model(manifest: Manifest, which: str) -> MemoryModel:
 def restore(spec: TaskSpec, config: dict[str, Any], data: bytes) -> MemoryModel:
     """A memory from its options and its weights file."""
     model = build_model(spec, config, horizon=2)
-    fill(model, load(data))
+    fill(model, from_bytes(data, "the trained memory"))
     return model.eval()
 
 
@@ -73,7 +72,8 @@ def load_baseline(manifest: Manifest, name: str, which: str) -> Baseline:
             f"`{again(manifest, stage, restart=True)}` to train it again."
         )
     model = build_baseline(spec_of(manifest), config)
-    fill(model, load(read_file(manifest.run / "baseline" / name / f"{which}.safetensors")))
+    path = manifest.run / "baseline" / name / f"{which}.safetensors"
+    fill(model, from_bytes(read_file(path), path))
     return model.eval()
 
 
@@ -88,7 +88,7 @@ def save_model(
     """Write the best or the last weights, unless another attempt has taken over; returns their digest."""
     make_folder(folder)
     weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    data = save(weights, {"digest": tensors_digest(weights)})
+    data = to_bytes(weights, digest=tensors_digest(weights))
     write_durably(folder / f"{which}.safetensors", data, still_ours)
     write_durably(folder / "config.json", to_json({"task": task, "config": config}), still_ours)
     return hashlib.sha256(data).hexdigest()
@@ -99,9 +99,8 @@ def saved_digest(folder: Path, which: str, expected: str = "") -> str:
     path = folder / f"{which}.safetensors"
     data = read_file(path) if path.exists() else b""
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        intact = header["__metadata__"]["digest"] == tensors_digest(load(data))
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError):
+        intact = header(data).get("digest") == tensors_digest(from_bytes(data, path))
+    except SafetensorError:
         intact = False
     if not intact:
         raise DamagedData(f"{path} was damaged since it was written. Train again with --restart.")

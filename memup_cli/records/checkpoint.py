@@ -15,6 +15,7 @@ from stores.files import drop_partials, make_folder, read_file, remove_file, wri
 
 from .. import console
 from .stage_files import checkpoints, is_whole
+from .tensors import FORMAT, check_format
 
 KEPT = 2
 
@@ -23,7 +24,7 @@ def save(folder: Path, update: int, state: dict[str, Any], still_ours: Callable[
     """Write a checkpoint, unless another attempt has taken the folder over."""
     make_folder(folder)
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save({"format": FORMAT, **state}, buffer)
     path = folder / file_name(update, buffer.getvalue())
     write_durably(path, buffer.getvalue(), still_ours)
     for old in checkpoints(folder)[:-KEPT]:
@@ -70,7 +71,10 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
         return None
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError):
         return None
-    return state if isinstance(state, dict) else None
+    if not isinstance(state, dict):
+        return None
+    check_format(state.get("format", 1), path)
+    return state
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load as load_weights
-from safetensors.torch import save as save_weights
 
 from stores.errors import DamagedData
 from stores.files import read_file, read_json, remove_file, remove_tree, to_json, write_durably
@@ -37,6 +35,7 @@ from ..interrupts import StopFlag
 from ..records import checkpoint
 from ..records.opening import digests, open_run, require_validation, spec_of, split_of, stored_of
 from ..records.runs import STORED, altered_weights
+from ..records.tensors import from_bytes, to_bytes
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
 from .lifecycle import attempting, is_up_to_date
 
@@ -181,7 +180,7 @@ def _trained_detector(
         found = read_json(described)
         whole = found.pop("checksum", None) == json_checksum(found)
         if whole and found.get("made_from") == made_from and found.get("digest") == digest:
-            detector.load_state_dict(load_weights(data))
+            detector.load_state_dict(from_bytes(data, weights))
             return detector, digest, found["training"]
     saving = Saving(weights.parent, json_checksum(made_from), stop, still_ours)
     if config.detector == "probe":
@@ -193,7 +192,7 @@ def _trained_detector(
         training = train_detector(detector, reservoir, config, device, saving, quiet)
     if training is None:
         return None
-    data = save_weights({k: v.cpu() for k, v in detector.state_dict().items()})
+    data = to_bytes(detector.state_dict())
     digest = hashlib.sha256(data).hexdigest()
     write_durably(weights, data, still_ours)
     described_by = {"made_from": made_from, "digest": digest, "training": training}

@@ -1,13 +1,15 @@
 """Checkpoints as files: what was damaged is not taken for what was saved."""
 
+import io
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
-from memup_cli.records import checkpoint
+from memup_cli.records import checkpoint, tensors
 from memup_cli.stages.lifecycle import owned
-from stores.errors import Fenced, StoreIO
+from stores.errors import Fenced, FormatMismatch, StoreIO
 from stores.files import PendingFiles
 
 CPU = torch.device("cpu")
@@ -54,3 +56,26 @@ def test_a_file_that_whoever_took_over_cleared_away_is_told_from_a_failing_disk(
         write_half(tmp_path, tmp_path / "nowhere" / "a.pt", overtaken=False)
     with pytest.raises(Fenced, match="was taken over"):
         write_half(tmp_path, tmp_path / "a.pt", overtaken=True)
+
+
+def written_by(folder: Path, version: dict[str, int]) -> Path:
+    buffer = io.BytesIO()
+    torch.save({**version, "update": 10}, buffer)
+    path = folder / checkpoint.file_name(10, buffer.getvalue())
+    path.write_bytes(buffer.getvalue())
+    return path
+
+
+def test_a_checkpoint_of_0_1_0_is_read_and_one_of_a_later_version_is_refused_by_name(tmp_path):
+    assert checkpoint.load(written_by(tmp_path, {}), CPU)["update"] == 10
+    later = written_by(tmp_path, {"format": 3})
+    with pytest.raises(FormatMismatch, match=f"{later.name} has format 3.*up to format 2"):
+        checkpoint.load(later, CPU)
+
+
+def test_weights_of_0_1_0_are_read_and_those_of_a_later_version_are_refused_by_name():
+    weights = {"a": torch.arange(3.0)}
+    for data in (tensors.to_bytes(weights), save(weights), save(weights, {"digest": "x"})):
+        torch.testing.assert_close(tensors.from_bytes(data, "here"), weights)
+    with pytest.raises(FormatMismatch, match="here has format 7"):
+        tensors.from_bytes(save(weights, {"format": "7"}), "here")

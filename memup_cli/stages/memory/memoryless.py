@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load as load_weights
-
 from stores.errors import StoreError
 from stores.files import allowed, read_file, read_json, to_json, write_durably
 
@@ -20,6 +18,7 @@ from ...learning.weights import fill, restore, save_model
 from ...predictor.predictor import MemoryModel
 from ...records import checkpoint
 from ...records.opening import split_of
+from ...records.tensors import from_bytes
 from ...selection.importance import Matters
 from ..lifecycle import owned
 from .memory_course import begin, course_of
@@ -118,7 +117,8 @@ def _train_in_rounds(
         model, learner = begin(part, ALONE)
         if descend(course_of(part, ALONE, learner, None), learner, stop, still_ours)["stopped"]:
             return None
-        fill(model, load_weights(read_file(job.folder / "best.safetensors")))
+        path = job.folder / "best.safetensors"
+        fill(model, from_bytes(read_file(path), path))
         found = predict_split(model, validation, job.spec, job.gamma, matters, job.options.evaluate_episodes)
         before = losses[-1] if losses else found.constant().loss
         if updates == job.options.updates or found.loss > BETTER * before:
