@@ -21,6 +21,7 @@ PAGES = sorted(
     if path.name != "CHANGELOG.md"
 )
 ELSEWHERE = {"docs/python.md"}  # in tests/agents/test_wrappers.py, which has a trained memory
+TOURS = {"README.md": 5, "docs/tour.md": 6}  # pages that lead through all stages, and the runs they make
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -34,10 +35,12 @@ RUNNABLE = [page for page in PAGES if blocks(page) and page not in ELSEWHERE]
 
 def test_the_pages_are_found():
     assert {"README.md", "CONTRIBUTING.md", "docs/commands.md", "docs/store.md"} <= set(PAGES)
-    assert len(blocks("README.md")) >= 15
+    assert len(blocks("README.md")) >= 7
+    assert sum(len(blocks(page)) for page in (*TOURS, "docs/hpc.md", "docs/store.md")) >= 22
+    assert {"README.md", "docs/tour.md", "docs/hpc.md", "docs/store.md"} <= set(RUNNABLE)
 
 
-# Added to a command of the README that does not ask for less itself: a size that only shows that it is true.
+# Added to a command of a tour that does not ask for less itself: a size that only shows that it is true.
 SMALL = {
     "collect": {"--episodes": 20, "--test-episodes": 5},
     "score": {"--updates": 30},
@@ -53,13 +56,14 @@ def made_small(words: list[str]) -> list[str]:
     return [*words, *(str(word) for pair in smaller.items() for word in pair)]
 
 
-def test_every_command_of_the_readme_runs(memup):
+@pytest.mark.parametrize("page", TOURS)
+def test_every_command_of_a_tour_runs(memup, page):
     """In the order in which they stand there."""
-    commands = [line for language, block in blocks("README.md") for line in block.splitlines() if language == "sh"]
+    commands = [line for language, block in blocks(page) for line in block.splitlines() if language == "sh"]
     assert all(line.startswith("memup ") for line in commands), commands
     for line in commands:
         memup(*made_small(shlex.split(line)[1:]))
-    assert len(list((memup.folder / "runs").iterdir())) > 5
+    assert len(list((memup.folder / "runs").iterdir())) == TOURS[page]
     assert "--steps 1000" in " ".join(made_small(shlex.split("train-agent --steps 600000")))
     assert made_small(["score", "--updates", "3"]) == ["score", "--updates", "3"]
 
@@ -82,7 +86,7 @@ def test_an_environment_of_one_s_own_goes_all_the_way(memup):
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.learning if page == "README.md" else ()) for page in RUNNABLE]
+    "page", [pytest.param(page, marks=pytest.mark.learning if page in TOURS else ()) for page in RUNNABLE]
 )
 def test_every_example_runs(tmp_path, page):
     """In the order in which they stand there; a block of plain text that starts with `$ ` is only shown."""
