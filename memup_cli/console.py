@@ -3,7 +3,8 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -28,6 +29,13 @@ stderr = _Console(stderr=True, highlight=False, soft_wrap=True)
 def hush() -> None:
     """For all but the first of several processes: only an error of its own is heard."""
     stdout.quiet = stderr.quiet = True
+
+
+@contextmanager
+def results_only() -> Iterator[None]:
+    """What the user's code prints goes to stderr: stdout is for results."""
+    with redirect_stdout(sys.stderr):
+        yield
 
 
 def note(message: str, quiet: bool = False) -> None:

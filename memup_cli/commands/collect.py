@@ -136,7 +136,8 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
     from ..tasks import load_task, unused
     from ..tasks.checks import make_task, run_folder
 
-    task = make_task(name, load_task(name), task_options)
+    with console.results_only():
+        task = make_task(name, load_task(name), task_options)
     if others := unused(name):
         console.note(others, stage.quiet)
     part, parts = options.part
@@ -174,7 +175,8 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
     if stage.dry_run:
         _dry_run(collection, stage)
         return
-    summary = run_stage(collection)
+    with console.results_only():
+        summary = run_stage(collection)
     console.result(summary, stage.json_, lambda: _table(summary))
 
 

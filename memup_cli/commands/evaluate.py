@@ -93,6 +93,9 @@ def _table(data: dict[str, Any]) -> Any:
         text = f"There is nothing to explain: without a memory the predictions are right already.\n{text}"
     if "right" in data:
         text += f"\n{data['right']:.2%} of them are nearer to what came than to the other outcome"
+    if least <= 0 and not data["nothing_to_explain"]:
+        text += "\nThat is no more than chance can do: an agent gains nothing from this memory. What to try next is in"
+        return Group(*tables, f"{text} README.md, under 'When the memory does not learn'.")
     return Group(*tables, text, f"Next: {data['next']}")
 
 
@@ -111,7 +114,8 @@ def _agent(options: EvaluateAgentOptions, stage: StageOptions) -> None:
     from ..compute.devices import prepare_device
     from ..stages.agent_evaluating import evaluate_agent
 
-    found = evaluate_agent(options, stage, prepare_device(stage.device, stage.threads))
+    with console.results_only():
+        found = evaluate_agent(options, stage, prepare_device(stage.device, stage.threads))
     console.result(
         found,
         stage.json_,

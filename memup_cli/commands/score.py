@@ -98,9 +98,9 @@ def _gamma_text(summary: dict[str, Any]) -> list[str]:
         return []
     lines = [f"Gamma {summary['gamma']:g} was chosen on validation episodes{_why(summary)}:"]
     for row in tried:
-        known = (
-            f"a quick look at the past explains {row['worth']:.0%}" if "useful" in row else "too few episodes to say"
-        )
+        known = "too few episodes to say"
+        if "useful" in row:
+            known = f"what came before, in whatever order, explains {row['worth']:.0%}"
         known = known if row["uncertain"] else "hardly anything is uncertain"
         lines.append(f"  gamma {row['gamma']:<4g} {_few(row)} of what is drawn; {known}")
     return lines

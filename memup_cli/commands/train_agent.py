@@ -33,7 +33,8 @@ def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
             text = f"{job.manifest.run}: up to date. Nothing was written."
         console.result(data, stage.json_, lambda: text)
         return
-    summary = train_agent(job)
+    with console.results_only():
+        summary = train_agent(job)
     console.result(summary, stage.json_, lambda: _text(summary, options.agent, options.until_success))
 
 

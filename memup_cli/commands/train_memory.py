@@ -51,7 +51,8 @@ def _planned(job: Any, given: TrainMemoryOptions) -> str:
     from ..stages.memory.race import described
 
     useless, usual = idle(job.options, job.spec), TrainMemoryOptions().model_dump()
-    chosen = {c.option: (c.value, c.why) for c in job.plan.choices if c.option not in useless}
+    open_yet = {name for rival in job.rivals for name in rival}
+    chosen = {c.option: (c.value, c.why) for c in job.plan.choices if c.option not in {*useless, *open_yet}}
     chosen = {n: (value, why) for n, (value, why) in chosen.items() if why != BEGUN or value != usual[n]}
     chosen = {"updates": (job.options.updates, "the default"), **chosen}
     chosen |= {name: (getattr(given, name), "given") for name in sorted(given.model_fields_set)}
@@ -75,13 +76,24 @@ def _text(summary: dict[str, Any]) -> str:
         f"{_why_early(summary)} at {summary['updates_per_second']:.0f} a second "
         f"({summary['data_wait_share']:.1%} of the time waiting for data)",
         f"On validation episodes, at the steps that matter: {console.percent(summary['explained'])} explained beyond "
-        f"what needs no memory; {main} {summary[main]:.4g} (best {summary[f'best_{main}']:.4g})",
+        f"what needs no memory; {main} {summary[main]:.4g}{_kept(summary, main)}",
         f"Memory: {console.human_bytes(summary['peak_rss_bytes'])} at most; "
         f"{console.human_bytes(summary['saved_tensor_bytes'])} are kept for the backward pass of an update",
         *_advice(summary),
         f"Next: memup evaluate memory --run {quoted(run)}",
     ]
     return "\n".join(lines)
+
+
+def _kept(summary: dict[str, Any], main: str) -> str:
+    """Which weights that is: the best ones are kept."""
+    last = summary.get("last_weights", summary)
+    if last[main] == summary[main]:
+        return ""
+    return (
+        f". That is with the best weights, of update {summary['best_update']:,}, which are kept; the last ones explain "
+        f"{console.percent(last['explained'])}"
+    )
 
 
 def _why_early(summary: dict[str, Any]) -> str:

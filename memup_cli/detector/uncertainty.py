@@ -27,7 +27,8 @@ from .reservoir import row_codes
 BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most
 PUBLISH_EVERY = 2.0  # seconds
 SAMPLED = 200_000  # scores that say what is usual, about
-HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])
+HISTOGRAM_EDGES = np.array([0, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1, 3, 10, np.inf])  # of scores that go up to ...
+ORDINARY = 0.1, 100.0  # ... one of these, and of others as many powers of ten further on
 
 
 def write_scores(
@@ -125,10 +126,14 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     readers: dict[int, ScoreReader] = {}
     train = split_of(manifest, "train")
     every = max(1, int(train.lengths.sum()) // SAMPLED)
+    edges = HISTOGRAM_EDGES
     for shard, group in train.groups():
         if id(shard) not in readers:
             readers[id(shard)] = ScoreReader(score_path(manifest.run, detector, shard), shard)
-        found = _highest(readers[id(shard)], shard, group, counts, usual, every)
+        if not top:
+            first = _highest(readers[id(shard)], shard, group, counts.copy(), [], every, edges)
+            edges = _edges(float(np.mean([score for score, _ in first])))
+        found = _highest(readers[id(shard)], shard, group, counts, usual, every, edges)
         top += [score for score, _ in found]
         from_end += [steps for _, steps in found]
         if len(from_end) >= episodes:
@@ -138,7 +143,7 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     return {
         "usual_score": scale.usual,
         "spread": scale.spread,
-        "histogram": {"edges": HISTOGRAM_EDGES[:-1].tolist(), "counts": counts.tolist()},
+        "histogram": {"edges": edges[:-1].tolist(), "counts": counts.tolist()},
         "summarised": {"episodes": len(ends), "of": len(train)},
         "top_score_mean": float(np.mean(top)),
         "top_steps_from_end": {
@@ -150,8 +155,21 @@ def summary(manifest: Manifest, detector: str, episodes: int = 1000) -> dict[str
     }
 
 
+def _edges(top: float) -> np.ndarray:
+    """Of a histogram that shows scores up to about this, in whatever unit they are."""
+    ordinary = ORDINARY[0] <= top < ORDINARY[1] or top <= 0
+    found: np.ndarray = HISTOGRAM_EDGES * (1.0 if ordinary else 10.0 ** np.floor(np.log10(top)))
+    return found
+
+
 def _highest(
-    scores: ScoreReader, shard: Shard, group: int, counts: np.ndarray, usual: list[np.ndarray], every: int
+    scores: ScoreReader,
+    shard: Shard,
+    group: int,
+    counts: np.ndarray,
+    usual: list[np.ndarray],
+    every: int,
+    edges: np.ndarray,
 ) -> list[tuple[float, int]]:
     """The highest score of each episode of a group and how far from the end it first lies.
 
@@ -163,7 +181,7 @@ def _highest(
     for first in range(starts[0], ends[-1], size := block_steps(shard)):
         stop = min(first + size, ends[-1])
         values = scores.read(first, stop)
-        counts += np.histogram(values, HISTOGRAM_EDGES)[0]
+        counts += np.histogram(values, edges)[0]
         usual.append(values[-first % every :: every].copy())
         for i in range(np.searchsorted(ends, first, "right"), np.searchsorted(starts, stop)):
             part = values[max(starts[i] - first, 0) : ends[i] - first]

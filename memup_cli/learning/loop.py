@@ -84,6 +84,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
     Returns the metrics, with the digests of the best and last weights; fewer if it was stopped, or is not the first.
     """
     update, best, kept_best, world = 0, math.inf, "", course.world
+    of_best: dict[str, float] = {}  # what was measured of the best weights, and at which update
     schedule = Extent(course.updates, course.earlier)
     saved_at = None
     watch, folder = Watch(learner.model), course.folder
@@ -92,7 +93,8 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
             learner.load(saved["learner"])
             torch.set_rng_state(saved["rng"].cpu())
             update, best, watch.saved_bytes = saved["update"], saved["best"], saved["saved_tensor_bytes"]
-            kept_best = saved.get("kept_best", "")  # of 0.1.0 it is not known
+            kept_best = saved.get("kept_best", "")  # of 0.1.0 it is not known, nor is what was measured of it
+            of_best = saved.get("of_best", {})
             saved_at = update
         if (update, update) not in course.earlier:  # where it is extended, that is said
             console.resuming(course.stage, f"update {update:,}", course.quiet)
@@ -111,7 +113,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         _check_finite(folder, float(learner.losses + largest), update, rate())
         if metrics:
             metrics.sync()
-        content = {"update": update, "best": best, "kept_best": kept_best}
+        content = {"update": update, "best": best, "kept_best": kept_best, "of_best": of_best}
         content |= {"learner": learner.state(), "rng": torch.get_rng_state()}
         if world.first:
             checkpoint.save(folder, update, {**content, "saved_tensor_bytes": watch.saved_bytes}, still_ours)
@@ -153,7 +155,7 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
                     metrics.write(update, **{f"validation_{name}": value for name, value in result.items()})
                     value = found.loss if course.by_loss else found.objective
                     if value <= best:
-                        best = value
+                        best, of_best = value, {**result, "update": update}
                         kept_best = keep("best")
                     looked = f"validation {_shown(result, found.main)}, "
                 if world.any(enough()):
@@ -172,12 +174,15 @@ def descend(course: Course, learner: Learner, stop: StopFlag, still_ours: Callab
         if not (folder / "best.safetensors").exists():
             kept_best = keep("best")
     main = "accuracy" if "accuracy" in result else "rmse"
+    of_best = of_best or {**result, "update": update}
     return {
         "updates": update,
         "stopped": False,
         "early": update < course.updates,
-        **result,
+        **{name: value for name, value in of_best.items() if name != "update"},
         f"best_{main}": abs(best),
+        "best_update": int(of_best["update"]),
+        "last_weights": result,
         "updates_per_second": watch.overall(update - began_at),
         "data_wait_share": watch.wait_share(slab),
         "peak_rss_bytes": peak_rss(),

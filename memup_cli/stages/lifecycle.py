@@ -56,8 +56,8 @@ def is_up_to_date(
             )
         names = [n for n in inputs if recorded.get(n) != inputs[n]]
         raise StageMissing(
-            f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Use --restart to "
-            "run it again on those there are now."
+            f"{stage} was run on {manifest.run} with other inputs ({', '.join(names)} changed since). Run "
+            f"`{again(manifest, stage, restart=True)}` to run it again on those there are now."
         )
     # The other stages make damaged weights again by themselves.
     trained = entry["status"] == "complete" and stage == "train-memory"

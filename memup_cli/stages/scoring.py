@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stores import lease as leases
 from stores.errors import DamagedData
 from stores.files import read_file, read_json, remove_file, remove_tree, to_json, write_durably
 from stores.layout import json_checksum
@@ -57,6 +58,8 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
     if done and all(_all_there(manifest, p.detector) for p in parts) and not altered_weights(manifest, "score"):
         return {"run": str(manifest.run), "outcome": "up to date", **manifest.stages["score"]["metrics"]}
+    if restart:
+        leases.refuse_living(manifest.run / "memory")  # which reads the scores
     total = sum(len(stored_of(manifest, split)) for split in STORED) * len(parts)
     progress = {"done": 0, "total": total}
     with attempting(manifest, "score", manifest.run / "detector", quiet) as attempt:

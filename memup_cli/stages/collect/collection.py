@@ -12,7 +12,7 @@ from typing import Any
 from stores import lease as leases
 from stores.errors import DamagedData, Fenced, FormatMismatch, StoreError, StoreIO
 from stores.files import allowed, drop_partials, remove_tree
-from stores.layout import Identity, Layout, plan
+from stores.layout import Field, Identity, Layout, plan
 from stores.manifest import Manifest, turn
 from stores.reader import read_identity, shard_exists
 from stores.writer import ShardWriter
@@ -24,7 +24,7 @@ from ...options.stage_options import changed
 from ...records.growth import fixed, grown_from, is_more, sizes
 from ...records.runs import STORED, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
 from ...tasks.checks import told
-from ...tasks.spec import Counting, Loading, Task
+from ...tasks.spec import Counting, Loading, Task, TaskSpec
 from .generation import GroupMaker, collect_shard
 
 
@@ -251,7 +251,27 @@ def _open(collection: Collection) -> Manifest:
             f"{run} was collected with other options: {'; '.join(differences)}. Use --restart to discard it and "
             "collect again, or another --run."
         )
+    if recorded and (odd := _other_fields(TaskSpec.from_json(manifest.task["spec"]), collection.task.spec)):
+        raise UsageProblem(
+            f"{run} was collected when {collection.task_name} gave other episodes: {odd}. Nothing was changed. Give it "
+            "what it was begun with, or use --restart to discard it and collect again, or another --run."
+        )
     return manifest
+
+
+def _other_fields(before: TaskSpec, now: TaskSpec) -> str:
+    """What of a step is not as it was."""
+    pairs = [({f.name: f for f in spec.fields}, spec.classes) for spec in (before, now)]
+    names = sorted({*pairs[0][0], *pairs[1][0]})
+    shown = [[_shown(fields.get(name), classes.get(name)) for fields, classes in pairs] for name in names]
+    return "; ".join(f"{name} was {a} and is now {b}" for name, (a, b) in zip(names, shown, strict=True) if a != b)
+
+
+def _shown(field: Field | None, classes: int | None) -> str:
+    if field is None:
+        return "missing"
+    numbers = f"{field.dtype} {'x'.join(map(str, field.shape)) or 'number'}"
+    return f"{numbers} of {classes} classes" if classes else numbers
 
 
 def _grows(manifest: Manifest, collection: Collection) -> bool:

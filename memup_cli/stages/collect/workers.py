@@ -89,6 +89,7 @@ def _prepare(parent: int, shared: object) -> None:
     """Run first in every worker: killed with its parent, deaf to the signals that the parent handles."""
     global _shared
     _shared = shared
+    os.dup2(2, 1)  # what an environment prints is no result
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)

@@ -75,6 +75,7 @@ def resolve(
     asked, begun = options.model_fields_set, {} if restart else manifest.stages.get("train-memory", {})
     given = _hinted(options, spec)
     plan = _planned(manifest, spec, options, given, begun)
+    plan = replace(plan, rivals=plan.undecided(given))  # what was given once is not open when it is left out later
     options = _short_stretches(plan.options(given), int(split_of(manifest, "train").lengths.max()))
     check_goals(options, spec)
     if options.context == "window" and "window" in asked:
@@ -99,7 +100,7 @@ def resolve(
     standardised = _is_standardised(manifest) if begun else options.preset != "paper"
     return MemoryJob(
         manifest, spec, options, gamma, detector, seed, device, restart, quiet,
-        standardised=standardised, plan=plan, rivals=plan.undecided(given),
+        standardised=standardised, plan=plan, rivals=plan.rivals,
     )  # fmt: skip
 
 

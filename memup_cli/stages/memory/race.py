@@ -80,8 +80,8 @@ def described(rival: dict[str, Any]) -> str:
 
 
 def forget(job: MemoryJob) -> None:
-    """Remove what rivals left."""
-    for folder in sorted(job.manifest.run.glob("rival-*")):
+    """Remove what rivals left, their logs too."""
+    for folder in sorted([*job.manifest.run.glob("rival-*"), *job.manifest.run.glob("logs/rival-*")]):
         remove_tree(folder)
 
 
