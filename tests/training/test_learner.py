@@ -226,6 +226,25 @@ def test_nothing_of_the_episode_before_is_left_in_the_states_of_a_stretch(train)
     assert begun > 1
 
 
+def test_where_no_state_changes_every_rollout_of_a_stretch_has_its_turn(train):
+    """As of a memory that has learned to keep what it has: all are as likely, and count the same."""
+    options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
+    learner, places = learner_of(train, options), set()
+    with torch.no_grad():
+        for parameter in learner.model.parameters():
+            parameter.zero_()
+    with walk(train, learner, options) as slab:
+        for update in range(14):
+            walked, begin, behind = one_of_a_stretch(
+                slab, learner.model, learner.walking, options, None, ("x",), (0, update)
+            )
+            assert not any(part.any() for part in (*begin, *behind))
+            assert walked.weight.tolist() == [1.0 if steps > 3 else 0.5 for steps in slab.valid()]
+            places |= set((walked.offset - slab.offset).tolist())
+            slab.advance()
+    assert places == {0, 3}
+
+
 def test_what_is_replayed_counts_as_it_is_beside_rollouts_with_weights(train):
     """With room for one, what is repeated is the last slot's rollout of the same update, once for each slot."""
     options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
