@@ -3,6 +3,7 @@
 import copy
 import io
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from torch import Tensor
 
 from memup_cli.models.predictor import MemoryModel
 from memup_cli.ranks import Rank
+from memup_cli.training.adam import Adam
 from memup_cli.training.gains import WARM_UP
 from memup_cli.training.learner import MemoryLearner
 from memup_cli.training.stretches import Walked, one_of_a_stretch
-from memup_cli.training.update import NOW, rollout_loss
+from memup_cli.training.update import NOW, optimiser_step, rollout_loss
 from memup_cli.training.watch import Watch
 from memup_cli.training.world import World
 from stores.slab import Slab
@@ -322,6 +324,27 @@ def test_a_restored_learner_draws_targets_by_the_running_gain_as_it_would_have(t
     assert all(torch.equal(one, other) for one, other in zip(whole, again, strict=True))
     networks = [found.state()["gains"]["networks"] for found in (learner, restored)]
     assert all(torch.equal(networks[0][name], networks[1][name]) for name in networks[0])
+
+
+class Twins(World):
+    """Of two processes, where the other one finds what this one finds, and has nothing to tell."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(Rank(rank, 2, 0))
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor.mul_(2)
+
+    def begin_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        return lambda: tensor.mul_(2)
+
+
+def test_the_gradient_of_all_processes_is_clipped_not_each_ones_part():
+    w = torch.nn.Parameter(torch.zeros(2))
+    model = torch.nn.ParameterList([w])
+    for clip, norm in ((100.0, 10.0), (7.0, 7.0), (4.0, 4.0)):
+        optimiser_step(model, Adam([w], lr=0.1), w @ torch.tensor([3.0, 4.0]), 0.1, clip, Twins(0))
+        assert float(w.grad.norm()) == pytest.approx(norm, rel=1e-5)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
