@@ -347,6 +347,18 @@ def test_the_gradient_of_all_processes_is_clipped_not_each_ones_part():
         assert float(w.grad.norm()) == pytest.approx(norm, rel=1e-5)
 
 
+@pytest.mark.parametrize("more", [{"scores": "online", "temperature": 1e6}, {"replay": 0.5, "replay_size": 12}])
+def test_of_several_processes_each_draws_by_itself(train, more):
+    """They are given the same slots here, so what they do differently is what they draw."""
+    found = []
+    for rank in (0, 1, 1):
+        part = learner_of(train, sharp(batch=8 if "replay" in more else 4, **more), world=Twins(rank))
+        with walk(train, part, sharp(**more | {"replay": 0.0})):
+            found.append(updates(part, 0, 9)[-1])
+    assert torch.equal(found[1], found[2])
+    assert not torch.equal(found[0], found[1])
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_of_several_processes_each_takes_every_other_slot_and_the_first_one_the_losses(train, rank):
     options = sharp(batch=5)
