@@ -160,6 +160,8 @@ def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored)
     again = memup(*TRAIN).err
     assert "--context point" not in again.split("plan: trying")[1], "the first rival is not trained again"
     assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
+    races = [(memup.folder / name / "memory/race.json").read_bytes() for name in ("run", "whole")]
+    assert races[0] == races[1], "all losses are those after as many updates"
     assert not list((memup.folder / "run").glob("rival-*"))
     assert "up to date" in memup(*TRAIN).out
 
