@@ -1,6 +1,7 @@
 """What a first user ran into: each of these was a defect once."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -97,6 +98,16 @@ def test_odd_shells_see_no_traceback(memup, shell, code):
     assert done.returncode == code
     assert "Traceback" not in done.stderr
     assert done.stderr.strip() != "memup:"
+
+
+def test_a_table_that_nobody_reads_ends_the_command_as_any_other(memup):
+    memup(*SMALL)
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "status", "--run", memup.folder / "run"]
+    done = subprocess.run(command, env=environment(), stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 
 def test_an_impatient_ctrl_c_is_no_traceback(memup):
