@@ -10,6 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from memup_cli.baselines.baseline_evaluation import predict_baseline
+from memup_cli.learning.weights import load_baseline
+from memup_cli.records.opening import open_run, spec_of, split_of
+from memup_cli.selection.importance import Matters
 from tests.cli import COLLECT_MAZE, Memup, files_of
 
 SMALL = ["train-baseline", "--run", "run", "--hidden", 16, "--batch", 8, "--updates", 20, "--quiet"]
@@ -50,6 +54,20 @@ def test_clipped_to_next_to_nothing_gradients_change_next_to_nothing(memup, run)
     before = weights(1, 1e-30)
     assert (weights(5, 1e-30) - before).abs().max() < 1e-9
     assert (weights(5, 1.0) - before).abs().max() > 1e-3
+
+
+def test_a_baseline_is_judged_by_validation_episodes_while_it_trains(memup, run):
+    done = memup(*SMALL, "--model", "lstm", "--truncate", 6, "--json").json
+    manifest = open_run(run)
+    spec, config = spec_of(manifest), manifest.stages["train-baseline/lstm-tr6"]["config"]
+    model, matters = load_baseline(manifest, "lstm-tr6", "last"), Matters(manifest, spec, config)
+
+    def judged_by(split: str) -> dict[str, float]:
+        count = config["evaluate_episodes"]
+        return predict_baseline(model, config, split_of(manifest, split), spec, 0.0, matters, count).metrics()
+
+    assert {name: done[name] for name in ("accuracy", "nll")} == pytest.approx(judged_by("validation"), rel=1e-5)
+    assert done["nll"] != pytest.approx(judged_by("test")["nll"], rel=1e-5)
 
 
 def test_baselines_stand_side_by_side_with_the_memory(memup, run):

@@ -69,6 +69,19 @@ def test_a_damaged_chunk_is_found_named_and_mended(memup, run, chunk, harm):
     assert_repaired(memup, run, whole)
 
 
+def test_a_repair_that_is_killed_leaves_episodes_missing_and_none_damaged(memup, run):
+    whole = files_of(run / "trajectories")
+    flip_bit(run / SHARD / "steps/action/c.1")
+    memup.killed("verify", "--run", "run", "--repair", at="run/quarantine/train-0000.1/episodes/row/c.1.0")
+    assert not (run / SHARD / "episodes/row/c.1.0").exists(), "it was in time"
+    assert (run / SHARD / "steps/action/c.1").exists()
+    found = memup("verify", "--run", "run", "--json").json
+    assert found["ok"]
+    assert found["missing"]
+    memup("collect", "--run", "run")
+    assert files_of(run / "trajectories") == whole
+
+
 def test_chunks_in_the_wrong_place_are_found(memup, run):
     whole = files_of(run / "trajectories")
     swap(run / SHARD / "steps/action/c.1")

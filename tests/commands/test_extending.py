@@ -109,6 +109,12 @@ def test_what_was_done_counts_as_it_was_done_however_often_more_is_asked():
     assert twice.extended(60, 120) == Extent(120, ((40, 40), (90, 60)))
 
 
+def test_a_line_of_the_log_is_about_the_updates_since_the_one_before_it():
+    """There is one where all that was asked for was done, too, but none where more was asked before that."""
+    extent = Extent(90, ((40, 40), (70, 55)))
+    assert [extent.since_line(done, 50) for done in (40, 50, 90)] == [40, 10, 40]
+
+
 def test_what_is_left_out_is_as_it_was_begun(memup, maze):
     memup(*MEMORY, "--updates", 20, "--lr", 2e-3)
     memup(*BASELINE, "--updates", 20)

@@ -13,8 +13,10 @@ from memup_cli.evaluation.predictions import Predictions
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.importance import Matters, main_steps, recorded_scale, selection_mass
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
+from stores.manifest import Manifest
 from stores.scores import ScoreReader, score_path
 from tests.cli import Memup, episodes, files_of
+from tests.learning.small import SPEC
 
 # A cue, much later a probe: rewarded is the action that says whether they match. Noise is seen at every step.
 MATCH = """
@@ -300,6 +302,16 @@ def test_steps_matter_as_sharply_as_targets_were_drawn(scored, temperature):
     expected = selection_mass(scores, temperature * scale.spread, scale.standing_out)
     np.testing.assert_allclose(found, expected, atol=2e-3)
     assert (found.max() > 0.9) == (temperature < 0.1)
+
+
+def test_scores_of_other_episodes_do_not_say_which_steps_matter(tmp_path):
+    """Of a run that grew since it was scored, or whose episodes were collected anew."""
+    score = {"status": "complete", "config": {"detector": "quantile"}, "metrics": {}, "inputs": {"train": "before"}}
+    collect: dict = {"outputs": {"train": {"digest": "before"}}}
+    manifest = Manifest(tmp_path, {"stages": {"collect": collect, "score": score}})
+    assert Matters(manifest, SPEC, {}).by == "scores"
+    collect["outputs"]["train"]["digest"] = "after"
+    assert Matters(manifest, SPEC, {}).by == "all"
 
 
 def test_one_episode_is_too_few_and_a_constant_reward_needs_no_memory(memup):

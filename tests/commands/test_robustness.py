@@ -1,6 +1,8 @@
 """What a first user ran into: each of these was a defect once."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -98,6 +100,16 @@ def test_odd_shells_see_no_traceback(memup, shell, code):
     assert done.stderr.strip() != "memup:"
 
 
+def test_a_table_that_nobody_reads_ends_the_command_as_any_other(memup):
+    memup(*SMALL)
+    read, write = os.pipe()
+    os.close(read)
+    command = [*COMMAND, "status", "--run", memup.folder / "run"]
+    done = subprocess.run(command, env=environment(), stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 def test_an_impatient_ctrl_c_is_no_traceback(memup):
     interrupt = "class Stop(dict):\n def __getattr__(self, n): raise KeyboardInterrupt\n"
     program = (
@@ -106,6 +118,16 @@ def test_an_impatient_ctrl_c_is_no_traceback(memup):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stderr == "memup: stopped; to go on, run the same command again\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_a_signal_before_there_is_anything_to_save_says_run_again(number):
+    arrives = f"class Early(dict):\n def __getattr__(self, n): signal.raise_signal({number:d})\n"
+    instead = f"import signal, sys\n{arrives}sys.modules['memup_cli.app'] = Early()\n"
+    program = f"{instead}from memup_cli.__main__ import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 75
+    assert done.stderr == "memup: stopped with nothing to save; run the same command again\n"
 
 
 def test_suggested_commands_are_quoted(memup):

@@ -24,7 +24,7 @@ import torch
 
 from memup_cli.app import main
 from memup_cli.records import runs
-from memup_cli.stages import scoring  # noqa: F401  (loaded once, not in every child)
+from memup_cli.stages import scoring  # noqa: F401  loaded once, not in every child
 from stores import layout
 from stores.errors import StoreError
 from stores.manifest import Manifest

@@ -3,6 +3,7 @@
 import copy
 import io
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from memup_cli.compute.adam import Adam
 from memup_cli.compute.pace import Watch
 from memup_cli.compute.world import World
 from memup_cli.learning.learner import MemoryLearner
 from memup_cli.learning.stretches import Walked, one_of_a_stretch
-from memup_cli.learning.update import NOW, rollout_loss
+from memup_cli.learning.update import NOW, optimiser_step, rollout_loss
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.ranks import Rank
 from memup_cli.selection.gains import WARM_UP
@@ -226,6 +228,25 @@ def test_nothing_of_the_episode_before_is_left_in_the_states_of_a_stretch(train)
     assert begun > 1
 
 
+def test_where_no_state_changes_every_rollout_of_a_stretch_has_its_turn(train):
+    """As of a memory that has learned to keep what it has: all are as likely, and count the same."""
+    options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
+    learner, places = learner_of(train, options), set()
+    with torch.no_grad():
+        for parameter in learner.model.parameters():
+            parameter.zero_()
+    with walk(train, learner, options) as slab:
+        for update in range(14):
+            walked, begin, behind = one_of_a_stretch(
+                slab, learner.model, learner.walking, options, None, ("x",), (0, update)
+            )
+            assert not any(part.any() for part in (*begin, *behind))
+            assert walked.weight.tolist() == [1.0 if steps > 3 else 0.5 for steps in slab.valid()]
+            places |= set((walked.offset - slab.offset).tolist())
+            slab.advance()
+    assert places == {0, 3}
+
+
 def test_what_is_replayed_counts_as_it_is_beside_rollouts_with_weights(train):
     """With room for one, what is repeated is the last slot's rollout of the same update, once for each slot."""
     options = sharp(rollout_sampling="priority", priority="change", stretch=2, predict_every=0)
@@ -303,6 +324,39 @@ def test_a_restored_learner_draws_targets_by_the_running_gain_as_it_would_have(t
     assert all(torch.equal(one, other) for one, other in zip(whole, again, strict=True))
     networks = [found.state()["gains"]["networks"] for found in (learner, restored)]
     assert all(torch.equal(networks[0][name], networks[1][name]) for name in networks[0])
+
+
+class Twins(World):
+    """Of two processes, where the other one finds what this one finds, and has nothing to tell."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__(Rank(rank, 2, 0))
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor.mul_(2)
+
+    def begin_sum(self, tensor: Tensor) -> Callable[[], Tensor]:
+        return lambda: tensor.mul_(2)
+
+
+def test_the_gradient_of_all_processes_is_clipped_not_each_ones_part():
+    w = torch.nn.Parameter(torch.zeros(2))
+    model = torch.nn.ParameterList([w])
+    for clip, norm in ((100.0, 10.0), (7.0, 7.0), (4.0, 4.0)):
+        optimiser_step(model, Adam([w], lr=0.1), w @ torch.tensor([3.0, 4.0]), 0.1, clip, Twins(0))
+        assert float(w.grad.norm()) == pytest.approx(norm, rel=1e-5)
+
+
+@pytest.mark.parametrize("more", [{"scores": "online", "temperature": 1e6}, {"replay": 0.5, "replay_size": 12}])
+def test_of_several_processes_each_draws_by_itself(train, more):
+    """They are given the same slots here, so what they do differently is what they draw."""
+    found = []
+    for rank in (0, 1, 1):
+        part = learner_of(train, sharp(batch=8 if "replay" in more else 4, **more), world=Twins(rank))
+        with walk(train, part, sharp(**more | {"replay": 0.0})):
+            found.append(updates(part, 0, 9)[-1])
+    assert torch.equal(found[1], found[2])
+    assert not torch.equal(found[0], found[1])
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -8,9 +8,10 @@ import torch
 
 from memup_cli.errors import BadInput
 from memup_cli.interrupts import StopFlag
+from memup_cli.learning.weights import save_model
 from stores.errors import DamagedData
 from tests.learning.small import stored
-from tests.learning.test_loop import Counting, Training, at
+from tests.learning.test_loop import Counting, Training, Weight, at
 
 LONG = {"updates": 120, "evaluate_every": 30, "checkpoint_every": 25}
 
@@ -91,6 +92,16 @@ def test_the_best_before_a_stop_stays_the_best(training):
         training(Counting(at(3)), stop)
     found = training(Counting())
     assert (found["best_rmse"], training.weight("best"), training.weight("last")) == (1.0, 3, 8)
+
+
+def test_what_somebody_put_in_place_of_the_best_before_a_stop_is_not_taken_for_it(training):
+    """Whole weights, as another training would have written them."""
+    training.errors = {3: 1.0, 6: 9.0, 8: 4.0}
+    with StopFlag() as stop:
+        training(Counting(at(3)), stop)
+    save_model(training.folder / "memory", Weight(), {}, {}, "best", lambda: None)
+    with pytest.raises(DamagedData, match=r"best\.safetensors is not what this training wrote"):
+        training(Counting())
 
 
 @pytest.mark.parametrize("lost", ["last", "best"])

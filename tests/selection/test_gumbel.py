@@ -7,11 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memup_cli.options.stage_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, split_of
-from memup_cli.selection.choosing import Exploring, LongScores, chooser, stored_scores
+from memup_cli.selection.choosing import Exploring, LongScores, chooser, stored_scores, uniform_scores
 from memup_cli.selection.gumbel import perturb, select, suffix_top
-from stores.schedule import Visit
+from memup_cli.selection.rules import stored_choice
+from stores.errors import Incomplete
+from stores.manifest import Manifest
+from stores.schedule import Visit, VisitOrder
 from stores.scores import ScoreReader, score_path
+from tests.learning.small import SPEC, stored
 
 
 @given(st.lists(st.integers(-99, 99), min_size=1, max_size=100, unique=True), st.integers(1, 5))
@@ -127,6 +132,21 @@ def test_what_is_no_surprise_may_fill_up_what_is_useful_but_noise_may_not():
     assert (found[::10] == 3).any(1).all()
     assert 7 not in found
     assert set(found[found >= 0].tolist()) == set(range(10)) - {7}
+
+
+@pytest.mark.parametrize("separates", [True, False])
+def test_scores_that_tell_nothing_are_not_even_read(tmp_path, separates):
+    """All steps are alike then: nothing is chosen by a detector's scores that do not tell steps from others."""
+    train, score = stored(tmp_path), {"metrics": {"separates": separates, "usual_score": 0.1, "spread": 0.5}}
+    manifest = Manifest(tmp_path, {"stages": {"score": score}})
+    choose = stored_choice(manifest, SPEC, TrainMemoryOptions(), "quantile", 3)
+    visit = next(VisitOrder(train, 0))
+    if separates:
+        with pytest.raises(Incomplete, match="run `memup score` first"):
+            choose(visit)
+    else:
+        expected = chooser(uniform_scores, 1, 1.0, 3)(visit)
+        assert choose(visit).at(np.arange(visit.length)).tolist() == expected.at(np.arange(visit.length)).tolist()
 
 
 def test_the_targets_of_a_long_episode_are_those_of_all_its_scores_in_ram(memup):

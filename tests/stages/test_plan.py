@@ -89,6 +89,12 @@ def test_where_no_step_stands_out_the_current_one_races_with_near_and_far_ones()
     assert flat.undecided({"select": "current"}) == flat.undecided({"context": "window"}) == ()
 
 
+def test_where_no_step_stands_out_a_rollout_is_no_longer_than_the_longest_episode():
+    flat = replace(ONE, separates=False, rare=False)
+    assert values(replace(flat, usual_length=7, longest=9))["rollout"] == 9
+    assert values(flat)["rollout"] == 20
+
+
 def test_without_stored_scores_only_the_length_and_the_inputs_count():
     plan = settle(replace(ONE, scored=False, separates=False, events=0.0), {})
     assert plan.rivals == ()
@@ -154,6 +160,8 @@ def test_a_race_that_is_killed_goes_on_and_the_result_is_the_same(memup, scored)
     again = memup(*TRAIN).err
     assert "--context point" not in again.split("plan: trying")[1], "the first rival is not trained again"
     assert (memup.folder / "run/memory/last.safetensors").read_bytes() == expected
+    races = [(memup.folder / name / "memory/race.json").read_bytes() for name in ("run", "whole")]
+    assert races[0] == races[1], "all losses are those after as many updates"
     assert not list((memup.folder / "run").glob("rival-*"))
     assert "up to date" in memup(*TRAIN).out
 

@@ -46,6 +46,14 @@ def test_every_epoch_visits_every_episode_once_in_a_new_order(short):
     assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
+def test_another_seed_is_another_order(short):
+    orders = []
+    for seed in (0, 1, 1):
+        order = VisitOrder(short[0], seed)
+        orders.append([next(order).index for _ in SHORT])
+    assert orders[0] != orders[1] == orders[2]
+
+
 def check_walk(slab: Slab, episodes: list[Episode], updates: int) -> set[int]:
     seen = set()
     for _ in range(updates):

@@ -133,6 +133,25 @@ def test_a_slot_finds_nothing_of_its_episode_before():
     np.testing.assert_array_equal(query["q"], -y)
 
 
+def test_tables_of_two_processes_find_the_same_in_one():
+    """One has an episode with eight targets, the other one with three hundred: there is more room for both."""
+    fields, parts = query_fields(SPEC, "point", 1, 1), []
+    for wanted in (range(0, 80, 10), range(300)):
+        values = np.full(wanted[-1] + 1, -np.inf, np.float32)
+        values[wanted] = np.arange(len(wanted), 0, -1)
+        top, steps = compacted(suffix_top(values, 1))
+        assert steps.tolist() == list(wanted)
+        y = steps.astype(np.float32)
+        parts.append(TargetTables(1, 1, SPEC, fields))
+        parts[-1].put(0, Candidates(top, steps, {"q": -y}, y))
+    tables = TargetTables(2, 1, SPEC, fields)
+    tables.load(TargetTables.merged([part.state() for part in parts]))
+    query, y, exists = tables.look_up(np.array([[0, 65, 70], [0, 65, 299]]))
+    assert exists.all()
+    assert y[..., 0].tolist() == [[0, 70, 70], [0, 65, 299]]
+    np.testing.assert_array_equal(query["q"], -y)
+
+
 def test_a_rollout_is_asked_at_the_first_target_in_it_and_at_its_end_if_there_is_none():
     """Of ten steps 3 and 8 are targets: also of the rollout that begins there, and not of one that begins behind."""
     tables = TargetTables(1, 1, SPEC, query_fields(SPEC, "point", 1, 1))
