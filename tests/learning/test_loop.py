@@ -159,7 +159,7 @@ def test_the_best_of_all_evaluations_is_kept_and_of_equals_the_later(training):
     training.errors = {2: 9.0, 4: 1.0, 6: 4.0, 8: 1.0, 10: 2.25}
     found = training(Counting(), updates=10, evaluate_every=2)
     assert (training.weight("best"), training.weight("last")) == (8, 10)
-    assert (found["best_rmse"], found["rmse"]) == (1.0, 1.5)
+    assert (found["rmse"], found["best_update"], found["last_weights"]["rmse"]) == (1.0, 8, 1.5)
 
 
 def test_of_classes_the_highest_accuracy_is_the_best(training):
@@ -167,7 +167,7 @@ def test_of_classes_the_highest_accuracy_is_the_best(training):
     training.errors = {2: 0.25, 4: 0.75, 6: 0.5}
     found = training(Counting(), spec=classes, updates=6, evaluate_every=2)
     assert (training.weight("best"), training.weight("last")) == (4, 6)
-    assert (found["best_accuracy"], found["accuracy"]) == (0.75, 0.5)
+    assert (found["accuracy"], found["last_weights"]["accuracy"]) == (0.75, 0.5)
 
 
 @pytest.mark.parametrize(("by_loss", "best"), [(False, 4), (True, 6)])

@@ -78,4 +78,9 @@ def test_weights_of_0_1_0_are_read_and_those_of_a_later_version_are_refused_by_n
     for data in (tensors.to_bytes(weights), save(weights), save(weights, {"digest": "x"})):
         torch.testing.assert_close(tensors.from_bytes(data, "here"), weights)
     with pytest.raises(FormatMismatch, match="here has format 7"):
-        tensors.from_bytes(save(weights, {"format": "7"}), "here")
+        tensors.from_bytes(save(weights, {"memup": '{"format": 7}'}), "here")
+
+
+def test_the_same_weights_are_the_same_bytes():
+    """However often they are saved: what is recorded of them is a digest."""
+    assert len({tensors.to_bytes({"a": torch.arange(3.0)}, digest="x") for _ in range(20)}) == 1
