@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 
 from memup_cli.tasks.spec import StepRule, TaskSpec
-from tests.cli import episodes
+from tests.cli import episodes, files_of
 
 SAFE = {"PYTHONSAFEPATH": "1"}  # as the installed script: the current folder is not among those that Python searches
 ENVIRONMENT = """
@@ -22,7 +22,7 @@ class Match(gymnasium.Env):
     observation_space = spaces.Dict(
         cue=spaces.Discrete(3),
         asked=spaces.Box(0, UNIT, (1,), numpy.float32),
-        noise=spaces.Box(-UNIT, UNIT, (2,), numpy.float32),
+        noise=spaces.Box(-UNIT, UNIT, (2 + int(os.environ.get("WIDER", "0")),), numpy.float32),
     )
     action_space = spaces.Discrete(2)
 
@@ -34,7 +34,7 @@ class Match(gymnasium.Env):
         return {
             "cue": self.cue if self.steps == 1 else 0,
             "asked": UNIT * numpy.full(1, self.steps == 6, numpy.float32),
-            "noise": UNIT * self.np_random.uniform(-1, 1, 2).astype(numpy.float32),
+            "noise": UNIT * self.np_random.uniform(-1, 1, self.observation_space["noise"].shape).astype(numpy.float32),
         }
 
     def reset(self, *, seed=None, options=None):
@@ -47,6 +47,8 @@ class Match(gymnasium.Env):
     def step(self, action):
         if os.environ.get("FAILS") == "step" and self.steps == 4 and self.np_random.random() > 0.95:
             raise RuntimeError("simulator lost")
+        if "CHATTY" in os.environ:
+            print("hello from the environment")
         reward = float("nan") if os.environ.get("FAILS") == "nan" and self.steps == 3 else 0.0
         if self.steps == 6:
             reward = PAYS if action + 1 == self.cue else -PAYS
@@ -242,7 +244,7 @@ def test_without_the_option_nothing_of_it_is_recorded(memup, here):
             "price=1",
             "no number 'price'; it has observation[0] to observation[5], action, reward, cue[0] to cue[2], asked",
         ),
-        ("cue=1", "no number 'cue'; it has"),
+        ("cue=1", "asked, noise[0] to noise[1]. Of classes each has a column of 0 and 1: cue[1]=1 is class 1"),
         ("cue[3]=1", "no number 'cue[3]'; it has"),
         ("reward[0]=1", "no number 'reward[0]'; it has"),
     ],
@@ -278,3 +280,46 @@ def test_the_surprises_of_an_episode_are_shown_with_the_names_of_its_parts(memup
     shown = memup(*look).out
     assert re.search(r"Most surprising steps \(quantile; share at temperature 0\.0\d+\)", shown)
     assert re.search(r"6 .*cue\[0\] 1, asked 1, noise\[0\]", shown)
+
+
+def test_an_environment_that_changed_adds_nothing_and_leaves_the_run_as_it_was(memup, here):
+    memup("collect", "gym", "--import", "match", *SMALL)
+    before = files_of(here / "run")
+    told = memup("collect", "--run", "run", "--episodes", 80, env={"WIDER": "1"}, code=2)
+    assert "observation was float32 6 and is now float32 7. Nothing was changed." in told.err
+    assert files_of(here / "run") == before
+    memup("collect", "--run", "run", "--episodes", 80)
+    assert len(episodes(here / "run")) == 80
+
+
+def test_what_an_environment_prints_is_no_result(memup, here):
+    how = {"env": {"CHATTY": "1"}}
+    assert memup("collect", "gym", "--import", "match", *SMALL, "--json", **how).json["status"] == "complete"
+    assert memup("train-agent", *AGENT, "--json", **how).json["agent"] == "ppo-lstm"
+    found = memup("evaluate", "agent", "--run", "run", "--episodes", 2, "--json", **how)
+    assert found.json["episodes"] == 2
+    assert "hello from the environment" in found.err
+
+
+def test_scores_that_a_training_reads_are_not_begun_again(memup, here):
+    memup("collect", "gym", "--import", "match", *SMALL)
+    memup("score", "--run", "run", "--updates", 50)
+    train = ["train-memory", "--run", "run", "--updates", 40, "--checkpoint-every", 20]
+    process = memup.held(*train, at="run/memory/checkpoint-000000020-*.pt")
+    before = files_of(here / "run/scores")
+    assert "is being written by" in memup("score", "--run", "run", "--updates", 50, "--restart", code=75).err
+    assert files_of(here / "run/scores") == before
+    assert process.resume().code == 0
+
+
+def test_what_a_file_gave_stays_when_the_training_is_extended_without_it(memup, here):
+    """Also what is otherwise decided by a race."""
+    memup("collect", "gym", "--import", "match", *SMALL, "--matters", "reward!=0")
+    memup("score", "--run", "run", "--updates", 50)
+    (here / "plan.toml").write_text("[train-memory]\nlr = 0.002\ntargets = 2\n")
+    memup("train-memory", "--run", "run", "--updates", 20, "--config", "plan.toml")
+    config = json.loads((here / "run/manifest.json").read_text())["stages"]["train-memory"]["config"]
+    assert config["lr"] == 0.002
+    memup("train-memory", "--run", "run", "--updates", 40)
+    extended = json.loads((here / "run/manifest.json").read_text())["stages"]["train-memory"]["config"]
+    assert extended == {**config, "updates": 40}

@@ -14,7 +14,7 @@ from ..spec import StepRule, TaskOptions, TaskSpec
 
 HELP = (
     "The steps that matter, such as reward=1 or cue[0]!=1: a field or a part of a Dict observation, of several columns "
-    "one; door=1: a Discrete part has that class (default: every step)."
+    "one; of a Discrete part door[1]=1 is class 1 (default: every step)."
 )
 RULE = re.compile(r"(?P<name>.+?)(\[(?P<column>\d+)\])?\s*(?P<sign>!?=)(?P<value>[^=]+)")
 
@@ -51,15 +51,10 @@ def with_rule(spec: TaskSpec, text: str | None) -> TaskSpec:
         return spec
     columns = _columns(spec)
     name = found["name"] if found["column"] is None else f"{found['name']}[{int(found['column'])}]"
-    if name not in columns and found["column"] is None and found["value"].strip().isdecimal():
-        name = f"{found['name']}[{int(found['value'])}]"  # the class of a Discrete part is a column of 0 and 1
-        if name in columns:
-            field, column = columns[name]
-            rule = StepRule(field, 1.0, column, equal=found["sign"] == "=")
-            return replace(spec, evaluate=rule, counted="")
-        name = found["name"]
     if name not in columns:
-        raise UsageProblem(f"--matters {text}: a step has no number {name!r}; it has {', '.join(_ranges(spec))}")
+        several = f"{name}[1]" in columns
+        hint = f". Of classes each has a column of 0 and 1: {name}[1]=1 is class 1" if several else ""
+        raise UsageProblem(f"--matters {text}: a step has no number {name!r}; it has {', '.join(_ranges(spec))}{hint}")
     field, column = columns[name]
     rule = StepRule(field, float(found["value"]), column, equal=found["sign"] == "=")
     return replace(spec, evaluate=rule, counted="")
