@@ -1,19 +1,21 @@
 """Errors that a user can do something about, and the exit code of each.
 
 MemupError
-├── UsageProblem     2    the command line, a config file or an environment variable is wrong
+├── UsageProblem     2    the command line, a config file or an environment variable is wrong; a package is missing
 ├── StageMissing     3    an earlier stage is missing, unfinished or stale
 ├── BadInput        65    data that cannot be used
 │   └── FailedEpisode 65  an environment of the user's went wrong in an episode
 ├── Stopped         75    stopped at a checkpoint; run again to continue
 │   └── RankLost    75    another process of the same training is gone
 └── Interrupted    130    the same, by Ctrl-C
-The stores package has its own (stores/errors.py): 65 damaged or incomplete, 74 I/O, 75 fenced, 77 unsafe.
+The stores package has its own (stores/errors.py): 2 package missing, 65 damaged or incomplete, 74 I/O, 75 fenced,
+77 unsafe.
 """
 
 from stores import errors as store_errors
 
 _STORE_CODES = {
+    store_errors.PackageMissing: 2,
     store_errors.DamagedData: 65,
     store_errors.UnfitEpisode: 65,
     store_errors.Incomplete: 65,

@@ -6,6 +6,7 @@ StoreError
 ├── UnfitEpisode     an episode that the store does not take
 ├── Incomplete       readable, but episodes are missing
 ├── StoreIO          the file system refused (full, read-only, failing)
+├── PackageMissing   what reads from there is not installed
 ├── Fenced           another attempt owns the shard
 └── UnsafePath       a path or link that leads out of the run
 """
@@ -37,6 +38,10 @@ class Incomplete(StoreError):
 
 class StoreIO(StoreError):
     """The file system refused: full, read-only, or failing."""
+
+
+class PackageMissing(StoreError):
+    """What reads from there is not installed."""
 
 
 class Fenced(StoreError):

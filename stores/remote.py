@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path, PosixPath
 from typing import Any
 
-from .errors import StoreIO
+from .errors import PackageMissing, StoreIO
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.S)  # two letters at least: C:/ is a drive
 
@@ -39,8 +39,12 @@ class RemotePath(PosixPath):
             import fsspec
 
             found: tuple[Any, str] = fsspec.core.url_to_fs(str(self))
-        except (ImportError, ValueError) as error:
-            raise StoreIO(f"cannot read {self}: {error}; `pip install 'memup[remote]'` brings http and https") from None
+        except ImportError as error:
+            raise PackageMissing(
+                f"cannot read {self}: {error}; `pip install 'memup[remote]'` brings http and https"
+            ) from error
+        except ValueError as error:
+            raise StoreIO(f"cannot read {self}: {error}; check the address") from None
         return found
 
     def read_bytes(self) -> bytes:

@@ -53,6 +53,11 @@ run_here() {
   fi
 }
 
+# The figure comes last: what it needs is asked for before all that is trained for it.
+drawable() {
+  python -c 'import matplotlib' 2> /dev/null || { echo "the figure needs matplotlib: pip install 'memup[plots]'" >&2; exit 2; }
+}
+
 figure() {
   local manifests=("$out"/*/manifest.json)
   [ -e "${manifests[0]}" ] || { echo "there are no runs below $out; run some cells first" >&2; exit 3; }
@@ -101,9 +106,9 @@ main() { # NAME OPTIONS...
   settings "$size"
   mapfile -t lines < <(cells)
   case "$action" in
-    submit) submit ;;
-    local) run_here ;;
-    figure) figure ;;
+    submit) drawable; submit ;;
+    local) drawable; run_here ;;
+    figure) drawable; figure ;;
     list) for number in "${!lines[@]}"; do echo "$number  ${lines[number]}"; done ;;
     cell)
       if ! [[ "$number" =~ ^[0-9]+$ ]] || [ "$number" -ge "${#lines[@]}" ]; then

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 HELP = """Finding whether this machine can run memup, and how well.
 
-Looks at packages, devices, cores, RAM, the batch queue and the Doom engine, and at the folder that runs would go to:
-its file system, free space, the speed of durable writes, renames and locks. The folder is left as it was.
+Looks at packages, extras, devices, cores, RAM, the batch queue and the Doom engine, and at the folder that runs would
+go to: its file system, free space, the speed of durable writes, renames and locks. The folder is left as it was.
 
 Each check is ok, a note (memup runs, but mind the advice) or a problem (no stage could run). Exit 0 without a problem,
 74 if the folder cannot be used, 1 if the installation does not work.

@@ -12,6 +12,7 @@ from typing import Any
 from stores.lease import job_id
 
 from .. import console
+from ..extras import EXTRAS, install
 from ..limits import available_cpus, free_ram
 from .findings import Finding, guarded
 
@@ -29,6 +30,7 @@ def check_machine() -> Iterator[Finding]:
             importlib.import_module(name)
         except Exception as error:  # whatever a broken binary wheel raises
             yield Finding(name, "problem", f"it does not load: {error!r}", REINSTALL, BROKEN)
+    yield guarded("extras", check_extras, "note", "memup runs without them.")
     yield guarded("devices", check_devices, "note", "Use --device cpu.")
     yield check_cores()
     yield guarded("RAM", check_ram, "note", "What is free is unknown; mind --slab-memory.")
@@ -37,24 +39,41 @@ def check_machine() -> Iterator[Finding]:
 
 def check_packages() -> Finding:
     """Every package that memup asks for, against the versions it asks for."""
+    versions, wrong = _versions()
+    if wrong:
+        return Finding("packages", "problem", "; ".join(wrong), REINSTALL, BROKEN, versions)
+    return Finding("packages", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()), data=versions)
+
+
+def check_extras() -> Finding:
+    """Which extras are there. Each is for one thing; all else works without."""
+    lacks = {extra: _versions(extra)[1] for extra in EXTRAS}
+    there = ", ".join(extra for extra in EXTRAS if not lacks[extra])
+    gone = [extra for extra in EXTRAS if lacks[extra]]
+    if not gone:
+        return Finding("extras", "ok", there, data=lacks)
+    found = f"{there or 'none'}; not {', '.join(f'{extra} (for {EXTRAS[extra]})' for extra in gone)}"
+    return Finding("extras", "note", found, f"Only if you need that: {install(','.join(gone))}", data=lacks)
+
+
+def _versions(extra: str = "") -> tuple[dict[str, str], list[str]]:
+    """The packages that memup or one of its extras asks for, and what is wrong with them."""
     from packaging.requirements import Requirement
 
     versions, wrong = {}, []
     for line in importlib.metadata.requires("memup") or []:
         wanted = Requirement(line)
-        if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
+        if not (wanted.marker.evaluate({"extra": extra}) if wanted.marker else not extra):
             continue
         try:
             found = importlib.metadata.version(wanted.name)
         except importlib.metadata.PackageNotFoundError:
-            wrong.append(f"{wanted} is missing")
+            wrong.append(f"{wanted.name}{wanted.specifier} is missing")
             continue
         versions[wanted.name] = found
         if not wanted.specifier.contains(found, prereleases=True):
             wrong.append(f"{wanted.name} is {found}, not {wanted.specifier}")
-    if wrong:
-        return Finding("packages", "problem", "; ".join(wrong), REINSTALL, BROKEN, versions)
-    return Finding("packages", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()), data=versions)
+    return versions, wrong
 
 
 def check_devices() -> Finding:

@@ -11,6 +11,8 @@ from stores.errors import DamagedData, StoreError
 from stores.files import inside, read_file, read_json
 from stores.manifest import Manifest
 
+from ..errors import UsageProblem
+from ..extras import needs
 from ..options.stage_options import STAGES
 from ..records.runs import again, collect_command, quoted, refresh_collect, refresh_stage
 from ..records.stage_files import log_path, logged
@@ -150,8 +152,11 @@ def _film(run: Path) -> tuple[str | None, str]:
     path = inside(run, FILM, FILM)
     if not path.exists():
         return None, ""
-    from PIL import Image
-
+    try:
+        with needs("film"):
+            from PIL import Image
+    except UsageProblem as problem:
+        return None, f"{FILM} is not shown: {problem}"
     try:
         with Image.open(io.BytesIO(read_file(path)), formats=["PNG"]) as picture:
             if picture.width * picture.height > FILM_PIXELS:

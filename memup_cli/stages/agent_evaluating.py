@@ -5,7 +5,6 @@ from typing import Any
 import torch
 
 from .. import console
-from ..agents.play.film import FORMATS, film_episode
 from ..agents.returns import evaluate
 from ..agents.saved import load_policy
 from ..errors import UsageProblem
@@ -22,8 +21,13 @@ def evaluate_agent(options: EvaluateAgentOptions, stage: StageOptions, device: t
     spec = spec_of(manifest)
     policy, config = load_policy(manifest, options.agent)
     policy, agent = policy.to(device), config["agent"]
-    if options.record and not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
-        raise UsageProblem(f"--record {options.record}: give the name of a .gif or .png file in a folder that exists")
+    if options.record:
+        from ..agents.play.film import FORMATS, film_episode  # only then: they need an extra
+
+        if not (options.record.suffix.lower() in FORMATS and options.record.parent.is_dir()):
+            raise UsageProblem(
+                f"--record {options.record}: give the name of a .gif or .png file in a folder that exists"
+            )
     if stage.dry_run:
         return {"run": str(manifest.run), "agent": agent, "config": options.model_dump(mode="json")}
     found = evaluate(

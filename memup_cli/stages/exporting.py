@@ -14,9 +14,10 @@ from stores.reader import Trajectories
 
 from .. import console
 from ..errors import UsageProblem
+from ..extras import needs
 from ..records.opening import open_run, spec_of, stored_of
 from ..tasks import load_task
-from ..tasks.own.minari import MEMUP, OWN, minari_package, minari_root
+from ..tasks.own.minari import MEMUP, OWN, minari_root
 
 ID = re.compile(r"([-_\w]+/)*[-_\w]+-v\d+")  # as Minari has them
 
@@ -28,7 +29,7 @@ def export(run: Path | None, name: str, split: str, to: Path | None, quiet: bool
     target = (to or minari_root() / name).absolute()  # Minari doubles relative paths
     if target.exists():
         raise UsageProblem(f"{target} exists; choose another --id or --to, or delete it (`minari delete {name}`)")
-    with minari_package():
+    with needs("minari"):
         import h5py  # noqa: F401  what Minari writes with
         import minari  # noqa: F401
     manifest = open_run(run)

@@ -1,18 +1,19 @@
 """One episode to look at: a GIF that moves, or a strip of pictures in one PNG."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from ...extras import needs
 from ...tasks.spec import TaskSpec
 from ..policies import Policy
 from .environments import open_arena
 from .playing import Player
 
-if TYPE_CHECKING:
-    from PIL import Image
+with needs("film"):
+    from PIL import Image, ImageDraw
 
 FORMATS = (".gif", ".png")
 STRIP, COLUMNS, WIDTH = 40, 8, 224  # pictures of a strip, how many in a row, pixels of each
@@ -23,8 +24,6 @@ def film_episode(
     policy: Policy, task: dict[str, Any], spec: TaskSpec, seed: int, device: torch.device, path: Path
 ) -> int:
     """Play one greedy episode and write its pictures; returns the number of its steps."""
-    from PIL import Image
-
     arena = open_arena(task, spec, 1, render_mode="rgb_array")
     arena.frames = []
     recording = Player(arena, policy, device, rollout=1 << 30).play(seed, greedy=True)
@@ -38,10 +37,8 @@ def film_episode(
     return len(frames)
 
 
-def _strip(frames: "list[Image.Image]", reward: np.ndarray) -> "Image.Image":
+def _strip(frames: list[Image.Image], reward: np.ndarray) -> Image.Image:
     """Pictures evenly over the episode, row by row, each with its step and the return before it."""
-    from PIL import Image, ImageDraw
-
     steps = np.unique(np.linspace(0, len(frames) - 1, STRIP).round().astype(int))
     earned = np.concatenate([[0.0], np.cumsum(reward, dtype=np.float64)])
     height = round(frames[0].height * WIDTH / frames[0].width)

@@ -21,6 +21,7 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ...errors import BadInput, MemupError, UsageProblem
+from ...extras import needs
 from ..spec import PREVIOUS_ACTION, TaskSpec
 from .gym import GymOptions, GymTask
 from .matters import HELP as MATTERS
@@ -28,7 +29,6 @@ from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
 
 MEMUP = "memup"  # the key in a data set's metadata that holds the spec of the task it was exported from
-INSTALL = "pip install 'minari[hdf5]>=0.5.4'"
 OWN = ("observation", "action", "reward")  # the fields that a data set has a place for; others are among its infos
 MOST_SEED = 2**63
 
@@ -64,15 +64,6 @@ def minari_root() -> Path:
     return Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets").absolute()
 
 
-@contextmanager
-def minari_package() -> Iterator[None]:
-    """What needs the package, or a part of it that reads another format."""
-    try:
-        yield
-    except ImportError as error:
-        raise UsageProblem(f"Minari is not installed, or lacks a package ({error}): {INSTALL}") from None
-
-
 class MinariTask:
     Options = MinariOptions
     summary: ClassVar[str] = "The episodes of a Minari data set: a folder, or an id of one that Minari has here."
@@ -98,7 +89,7 @@ class MinariTask:
     def _reading(self) -> Iterator[None]:
         """Whatever Minari and HDF5 raise is about this data set."""
         try:
-            with minari_package():
+            with needs("minari"):
                 yield
         except MemupError:
             raise

@@ -20,7 +20,7 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...errors import BadInput, UsageProblem
+from ...errors import BadInput
 from .scenario import WAD
 
 if TYPE_CHECKING:
@@ -79,13 +79,8 @@ class Engine:
 
 
 def _configured(tics: int, living_reward: float, objects: bool) -> "vizdoom.DoomGame":
-    try:
-        import vizdoom
-        from vizdoom import Button
-    except ImportError as error:
-        raise UsageProblem(
-            f"Two-Colors needs the package vizdoom, which does not load: {error}. Install it again: pip install vizdoom"
-        ) from error
+    import vizdoom
+    from vizdoom import Button
 
     game = vizdoom.DoomGame()
     game.set_doom_game_path(str(Path(vizdoom.install_path) / "freedoom2.wad"))

@@ -5,11 +5,15 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 from gymnasium.utils import EzPickle
-from PIL import Image
 
 from ...errors import UsageProblem
+from ...extras import needs
 from .engine import Engine
 from .scenario import COLORS
+
+with needs("doom"):
+    import vizdoom  # noqa: F401  the engine needs it, but only at the first reset
+    from PIL import Image
 
 HEIGHT, WIDTH = 64, 112
 FRAME_SKIP = 2  # tics of the engine per step

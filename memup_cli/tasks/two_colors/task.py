@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from .environment import TwoColorsEnv
 
-ACTIONS, SHAPE, MAX_STEPS = 8, (64, 112, 3), 1050  # as the environment has them, which imports the engine
+ACTIONS, SHAPE, MAX_STEPS = 8, (64, 112, 3), 1050  # as the environment has them, which imports the game
 WANDERING = 0.02  # of the scripted player's plans lead anywhere
 NOISE = 0.05  # of its actions are random
 LIKES_FOR = math.log(20), math.log(2000)  # steps that it likes a color, drawn evenly on this scale
@@ -89,6 +89,8 @@ class TwoColors:
 
     def load(self, seed: int, episodes: dict[str, int], note: Any) -> dict[str, Any]:
         """The agent that plays, if one does; its weights tell it from others."""
+        from . import environment  # noqa: F401  without its packages nothing is begun
+
         if self.options.policy != "agent":
             return {}
         if self.options.agent_run is None:
