@@ -21,7 +21,7 @@ from memup_cli.compute.staging import Stager
 from memup_cli.learning.stretches import every_rollout
 from memup_cli.learning.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.learning.weights import build_model
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.lifecycle import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.selection.choosing import chooser, stored_scores

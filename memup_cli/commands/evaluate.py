@@ -7,10 +7,10 @@ import typer
 
 from .. import console
 from ..errors import StageMissing, UsageProblem
-from ..options.agent_options import EvaluateAgentOptions
-from ..options.baseline_options import EvaluateBaselinesOptions
 from ..options.command_line import command_function, flowing
-from ..options.stage_options import EvaluateOptions, StageOptions
+from ..options.common import StageOptions
+from ..options.evaluate_options import EvaluateAgentOptions, EvaluateBaselinesOptions, EvaluateOptions
+from ..options.until import Goal, parse
 
 app = typer.Typer(
     help="Measure what was trained, on episodes it has not seen.\n\nExample: memup evaluate memory",
@@ -40,14 +40,15 @@ def _memory(options: EvaluateOptions, stage: StageOptions) -> None:
         require_test,
         spec_of,
     )
-    from ..records.runs import quoted
+    from ..records.runs import quoted, recorded_config
     from ..stages.memory.memory_job import recorded_job
     from ..stages.memory.memoryless import Comparison, train_without
     from ..tasks.spec import PREVIOUS_ACTION
 
     device = prepare_device(stage.device, stage.threads)
     manifest = open_run(stage.run)
-    config = require(manifest, "train-memory")["config"]
+    require(manifest, "train-memory")
+    config = recorded_config(manifest, "train-memory")
     spec = spec_of(manifest)
     model = load_model(manifest, options.checkpoint).to(device)
     require_test(manifest)
@@ -88,12 +89,17 @@ FIGURES = ("rmse", "accuracy", "nll", "mse", "right", "interval", "explained", "
 
 def _verdict(found: dict[str, float], config: dict[str, Any], spec: Any) -> dict[str, Any]:
     """Whether it is solved, if the user (in train-memory) or the task gave a threshold."""
-    for name in ("rmse", "mse", "accuracy"):
-        threshold = config.get(f"until_{name}") or (spec.solved if name in ("rmse", "accuracy") else None)
-        if threshold is not None and name in found:
-            solved = found[name] >= threshold if name == "accuracy" else found[name] < threshold
-            return {"solved": bool(solved), "threshold": {name: threshold}}
-    return {"solved": None}
+    goal = parse(config["until"]) if config.get("until") else _solved(spec)
+    if goal is None or goal.metric not in found:
+        return {"solved": None}
+    return {"solved": goal.reached(found), "goal": str(goal), "threshold": {goal.metric: goal.bound}}
+
+
+def _solved(spec: Any) -> Goal | None:
+    """What the task calls solved."""
+    if spec.solved is None:
+        return None
+    return Goal("accuracy", ">=", spec.solved) if spec.target_kind == "classes" else Goal("rmse", "<", spec.solved)
 
 
 MATTERS = {
@@ -140,8 +146,8 @@ def _table(data: dict[str, Any]) -> Any:
         tables.append(table)
     verdict = ""
     if data["solved"]:
-        (name, threshold), *_ = data["threshold"].items()
-        verdict = f": solved ({name} {'of at least' if name == 'accuracy' else 'below'} {threshold:g})"
+        goal = parse(data["goal"])
+        verdict = f": solved ({goal.metric} {goal.words} {goal.bound:g})"
     least, most = data["explained_interval"]
     over = "" if data["matters"] == "scores" else f"{data['steps']:,} steps of "  # by scores they have weights
     text = (
@@ -157,9 +163,7 @@ def _table(data: dict[str, Any]) -> Any:
     return Group(*tables, text, f"Next: {data['next']}")
 
 
-memory = command_function(
-    "evaluate", {"options": EvaluateOptions, "stage": StageOptions}, _memory, {"stage": "Every stage"}
-)
+memory = command_function("evaluate memory", {"options": EvaluateOptions, "stage": StageOptions}, _memory)
 app.command("memory", help=flowing(HELP))(memory)
 
 
@@ -227,9 +231,7 @@ def _agent_table(data: dict[str, Any]) -> Any:
     return Group(table, f"Next: memup report {quoted(data['run'])}")
 
 
-agent = command_function(
-    "evaluate", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent, {"stage": "Every stage"}
-)
+agent = command_function("evaluate agent", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent)
 app.command("agent", help=flowing(AGENT_HELP))(agent)
 
 
@@ -298,6 +300,6 @@ def _comparison(data: dict[str, Any]) -> Any:
 
 
 baselines = command_function(
-    "evaluate", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines, {"stage": "Every stage"}
+    "evaluate baselines", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines
 )
 app.command("baselines", help=flowing(BASELINES_HELP))(baselines)

@@ -15,7 +15,7 @@ from torch import Tensor
 from stores.slab import Slab
 
 from ..memory.cells import State, boundaries, reset
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
 from .rarity import LEAST, Rarity
 

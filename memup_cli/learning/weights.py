@@ -15,7 +15,7 @@ from stores.files import make_folder, read_file, to_json, write_durably
 from stores.manifest import Manifest
 
 from ..baselines.networks import Baseline
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
 from ..records.lifecycle import require, spec_of, tensors_digest
 from ..records.runs import again, altered_weights

@@ -19,7 +19,7 @@ from .. import console
 from ..errors import StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..invocation import command_words
-from ..options.stage_options import changed
+from ..options.common import changed
 from ..ranks import rank
 from ..tasks.spec import TaskSpec
 from .extending import is_extension
@@ -34,6 +34,7 @@ from .runs import (
     now,
     open_split,
     quoted,
+    recorded_config,
     refresh_collect,
 )
 
@@ -117,9 +118,10 @@ def is_up_to_date(
     if restart or not entry or not (begun or entry["status"] == "complete"):
         return False
     extended = bool(counted) and is_extension(manifest, stage, config, counted)
-    differences = changed(entry["config"], config)
+    recorded_as = recorded_config(manifest, stage)
+    differences = changed(recorded_as, config)
     if differences and not extended:
-        fewer = counted and entry["config"].get(counted, 0) > config[counted]
+        fewer = counted and recorded_as.get(counted, 0) > config[counted]
         why = f" There can be more {counted}, but none can be taken back." if fewer else ""
         raise UsageProblem(
             f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}.{why} Use --restart to "

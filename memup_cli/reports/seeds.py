@@ -10,10 +10,7 @@ ASIDE = {
     "shards",
     "slab_memory",
     "checkpoint_every",
-    "until_rmse",
-    "until_accuracy",
-    "until_mse",
-    "until_success",
+    "until",
 }
 
 

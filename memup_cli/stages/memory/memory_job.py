@@ -12,10 +12,12 @@ from stores.slab import SlabTooSmall, fit
 from ...errors import UsageProblem
 from ...learning.goals import check_goals
 from ...memory.encoders import FieldEncoder
-from ...options.stage_options import MB, TrainMemoryOptions
+from ...options.common import MB
+from ...options.memory_options import TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
+from ...records.runs import recorded_config
 from ...selection.rules import discount, probe_tells, scored_by
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
@@ -110,7 +112,7 @@ def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
 
 def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
     """The training that a run records; to be measured, not to be run again."""
-    config = manifest.stages["train-memory"]["config"]
+    config = recorded_config(manifest, "train-memory")
     fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
     options = TrainMemoryOptions(**fields)
     return MemoryJob(
@@ -138,7 +140,8 @@ def _planned(
     if begun:
         plan = Plan.from_json(begun.get("plan", {"choices": [], "rivals": []}))
         why = {choice.option: choice.why for choice in plan.choices}
-        known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields}
+        recorded = recorded_config(manifest, "train-memory")
+        known = {n: v for n, v in recorded.items() if n in TrainMemoryOptions.model_fields}
         known |= {
             name: value for name, value in TrainMemoryOptions().model_dump().items() if name in set(NEWER) - {*known}
         }
