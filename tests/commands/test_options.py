@@ -3,12 +3,14 @@
 import json
 import re
 import tarfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.options.old_names import renewed, renewed_words
+from memup_cli.options.presets import PAPER, paper
 from memup_cli.options.until import Goal, parse
 from stores.manifest import Manifest
 
@@ -182,3 +184,25 @@ def test_a_memory_of_0_1_0_is_up_to_date_with_its_own_options(memup):
         packed.extractall(memup.folder, filter="data")
     assert "up to date" in memup("train-memory", "--run", "run").out
     assert "until was None" in memup("train-memory", "--run", "run", "--until", "rmse<0.1", code=2).err
+
+
+def test_presets_are_options_and_cover_every_length():
+    for sizes in PAPER.values():
+        assert 0 in sizes
+        for values in sizes.values():
+            TrainMemoryOptions(**values)
+    rollouts = [paper(task, length, {})["rollout"] for task, length in (("copy", 999), ("copy", 1000), ("pmnist", 784))]
+    assert rollouts == [10, 20, 30]
+    assert paper("lamps", 10, {"paper": {"rollout": 3}}) == {"rollout": 3}
+    assert all(a < b for sizes in PAPER.values() for a, b in pairwise(sizes))
+
+
+def test_a_preset_is_read_when_the_memory_is_trained(memup):
+    """Not when the task was collected."""
+    memup("collect", "copy", "--length", 30, "--episodes", 4, "--test-episodes", 1, "--run", "run")
+    manifest = Manifest.load(memup.folder / "run")
+    assert manifest.task["spec"]["recipes"] == {}
+    manifest.task["spec"]["recipes"] = {"paper": {"rollout": 7}}  # of an older version
+    manifest.save()
+    plan = ["train-memory", "--run", "run", "--select", "uniform", "--preset", "paper", "--dry-run", "--json"]
+    assert memup(*plan).json["config"]["rollout"] == 10

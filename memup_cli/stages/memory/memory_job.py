@@ -14,6 +14,7 @@ from ...learning.goals import check_goals
 from ...memory.encoders import FieldEncoder
 from ...options.common import MB
 from ...options.memory_options import TrainMemoryOptions
+from ...options.presets import paper
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
@@ -148,8 +149,8 @@ def _planned(
         choices = [Choice(n, v, why.get(n, BEGUN)) for n, v in known.items() if n not in ("detector", "gamma")]
         return Plan(tuple(choices), plan.rivals)
     if options.preset == "paper":
-        paper = spec.recipes.get("paper", {})
-        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in paper.items()))
+        preset = paper(manifest.task["name"], manifest.task["options"].get("length", 0), spec.recipes)
+        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in preset.items()))
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     if detector and probe_tells(manifest) and not {"select", "scores", "detector"} & set(given):
