@@ -14,6 +14,7 @@ from ...learning.goals import check_goals
 from ...memory.encoders import FieldEncoder
 from ...options.common import MB
 from ...options.memory_options import TrainMemoryOptions
+from ...options.old_names import renewed
 from ...options.presets import paper
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
@@ -160,7 +161,7 @@ def _planned(
 
 def _hinted(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, Any]:
     """What is given, before what a task hints at."""
-    hints = {} if options.preset == "paper" else spec.recipes.get("hints", {})
+    hints = {} if options.preset == "paper" else renewed(spec.recipes.get("hints", {}))
     return {**hints, **options.model_dump(exclude_unset=True)}
 
 
