@@ -152,14 +152,14 @@ def test_numbers_and_actions_train_too(memup):
         done = memup(*SMALL, *options, "--json").json
         assert done["mse"] == pytest.approx(done["rmse"] ** 2)
     assert re.search(r"srnn .*\d to \d", memup("evaluate", "baselines", "--run", "run").out)
-    assert "accuracy>0.99" in memup(*SMALL, "--until", "accuracy>=0.5", code=2).err
+    assert 'numbers; use "rmse<0.1" or "mse<0.001"' in memup(*SMALL, "--until", "accuracy>=0.5", code=2).err
 
 
 def test_what_cannot_be_done_is_refused(memup, run):
     assert "memup collect" in memup("train-baseline", "--run", "elsewhere", code=3).err
     assert "memup train-baseline" in memup("evaluate", "baselines", "--run", "run", code=3).err
     assert "does not divide" in memup(*SMALL, "--model", "transformer", "--heads", 3, code=2).err
-    assert "mse<0.001" in memup(*SMALL, "--until", "mse<0.1", code=2).err
+    assert 'classes; use "accuracy>0.99"' in memup(*SMALL, "--until", "mse<0.1", code=2).err
     outside = memup.folder / "outside"
     outside.mkdir()
     (run / "baseline").symlink_to(outside)

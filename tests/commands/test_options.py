@@ -151,20 +151,42 @@ def test_a_recorded_command_is_repeated_in_todays_names():
     assert list(renewed_words("train-baseline", words)) == words
 
 
-def in_old_names(run: Path, stage: str, **goals: float | None) -> None:
+def in_old_names(run: Path, stage: str, folder: str, **goals: float | None) -> None:
     """Make a run as versions before --until left it."""
-    manifest, described = Manifest.load(run), run / "memory" / "config.json"
+    manifest, described = Manifest.load(run), run / folder / "config.json"
     config = manifest.stages[stage]["config"]
-    assert config.pop("until") == "rmse<90"
-    config |= {"until_rmse": None, "until_mse": None, "until_accuracy": None, **goals}
+    assert config.pop("until") is not None
+    config |= goals
     manifest.save()
     described.write_text(json.dumps({**json.loads(described.read_text()), "config": config}))
+
+
+OLD_RUNS = [
+    (["train-baseline", "--updates", 1], "/lstm", "baseline/lstm", "rmse<9", {"until_rmse": 9.0, "until_mse": None}),
+    (
+        ["train-agent", "--agent", "ppo-lstm", "--steps", 1, "--iteration-steps", 50, "--envs", 2],
+        "/ppo-lstm",
+        "agent/ppo-lstm",
+        "success>=0.5",
+        {"until_success": 0.5},
+    ),
+]
+
+
+@pytest.mark.parametrize(("train", "which", "folder", "goal", "old"), OLD_RUNS, ids=["baseline", "agent"])
+def test_a_stage_with_old_names_is_up_to_date_with_the_same_goal_only(memup, maze, train, which, folder, goal, old):
+    train = [*train, "--run", "run"]
+    memup(*train, "--until", goal)
+    in_old_names(memup.folder / "run", f"{train[0]}{which}", folder, **old)
+    for given in ([], ["--until", goal]):
+        assert "up to date" in memup(*train, *given).out
+    assert f"until was '{goal}' and is now" in memup(*train, "--until", goal.replace("=", "") + "1", code=2).err
 
 
 def test_a_run_with_old_names_is_up_to_date_and_goes_on_and_is_judged_by_its_goal(memup, maze):
     train = ["train-memory", "--run", "run", "--updates", 20]
     memup(*train, "--until", "rmse<90")
-    in_old_names(memup.folder / "run", "train-memory", until_rmse=90.0)
+    in_old_names(memup.folder / "run", "train-memory", "memory", until_rmse=90.0, until_mse=None, until_accuracy=None)
     assert "up to date" in memup(*train, "--until", "rmse < 90").out
     assert "up to date" in memup(*train).out  # as it was begun
     assert "until was 'rmse<90' and is now 'rmse<80'" in memup(*train, "--until", "rmse<80", code=2).err
