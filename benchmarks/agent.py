@@ -24,11 +24,12 @@ from stable_baselines3.common.vec_env import VecEnv
 
 import memup_cli
 import memup_cli.envs
-from memup_cli.agents.agent_training import build_learner, open_arena
+from memup_cli.agents.agent_training import build_learner
+from memup_cli.agents.play.environments import open_arena
 from memup_cli.agents.play.playing import Player
 from memup_cli.learning.weights import load_model
 from memup_cli.options.agent_options import TrainAgentOptions
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.stages.agent_stage import resolve
 from memup_cli.stages.memory.memory_job import resolve as resolve_memory
 from memup_cli.stages.memory.memory_stage import train_memory

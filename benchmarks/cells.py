@@ -93,7 +93,7 @@ def learn(lengths: list[int], updates: int, folder: Path) -> dict[str, dict[str,
         for name, (cell, layers) in CELLS.items():
             if None in learned[name].values():
                 continue
-            goal = ("--until-rmse", 0.1, "--updates", updates, "--evaluate-every", 250, "--restart")
+            goal = ("--until", "rmse<0.1", "--updates", updates, "--evaluate-every", 250, "--restart")
             done = memup("train-memory", "--run", run, "--cell", cell, "--layers", layers, *goal)
             learned[name][str(length)] = done["updates"] if done["rmse"] < 0.1 else None
     return learned

@@ -70,7 +70,7 @@ def measure(peer: str, run: Path, options: argparse.Namespace) -> dict:
     command, *arguments = PEERS[peer]
     shutil.rmtree(run / "logs", ignore_errors=True)
     limit = ("--memory-limit", options.ram) if command == "train-baseline" else ()
-    goal = ("--until-rmse", 0.1, "--updates", options.updates, "--evaluate-every", options.every, "--restart")
+    goal = ("--until", "rmse<0.1", "--updates", options.updates, "--evaluate-every", options.every, "--restart")
     done, rss = within(options.seconds, (command, "--run", run, *arguments, *limit, *goal))
     if done is not None and done["outcome"] == "out of memory":
         return {"outcome": "out of memory", "kept_mb": round(done["predicted_bytes"] / 1e6, 1)}

@@ -18,14 +18,15 @@ from measure import show
 
 from memup_cli.compute.adam import Adam
 from memup_cli.compute.staging import Stager
+from memup_cli.detector.detection import ScoreConfig
 from memup_cli.learning.stretches import every_rollout
 from memup_cli.learning.update import next_batch, optimiser_step, rollout_loss
 from memup_cli.learning.weights import build_model
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.selection.choosing import chooser, stored_scores
-from memup_cli.stages.scoring import ScoreConfig, score
+from memup_cli.stages.scoring import score
 from memup_cli.streaming.slabs import open_slab
 
 

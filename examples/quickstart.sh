@@ -7,9 +7,9 @@ export MEMUP_RUN="${MEMUP_RUN:-runs/quickstart}"
 memup collect tmaze --length 1000
 memup inspect
 memup score
-memup train-memory --rollout 20 --until-rmse 0.1
+memup train-memory --rollout 20 --until "rmse<0.1"
 memup evaluate memory
-memup train-agent --agent ppo --until-success 0.99
+memup train-agent --agent ppo --until "success>=0.99"
 memup evaluate agent
 memup status
 memup report "$MEMUP_RUN"

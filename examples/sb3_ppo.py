@@ -2,7 +2,7 @@
 
 memup collect tmaze --length 100
 memup score --run runs/tmaze-100
-memup train-memory --run runs/tmaze-100 --rollout 20 --until-rmse 0.1
+memup train-memory --run runs/tmaze-100 --rollout 20 --until "rmse<0.1"
 pip install stable-baselines3
 python examples/sb3_ppo.py runs/tmaze-100
 """

@@ -32,6 +32,7 @@ from .commands.variables import refuse_unknown
 from .errors import MemupError, exit_code
 from .invocation import take_variables
 from .options.command_line import flowing
+from .options.old_names import refuse_old_options
 from .ranks import rank
 
 ORDER = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate", "report")
@@ -92,6 +93,7 @@ def _options(
 ) -> None:
     if not set(HELP_FLAGS) & set(sys.argv):  # which is how one finds the right name
         refuse_unknown(context.command, context)
+        refuse_old_options(context.invoked_subcommand, sys.argv)
     commands: dict[str, Any] = getattr(context.command, "commands", {})
     if command := commands.get(context.invoked_subcommand or ""):
         take_variables(command.params)

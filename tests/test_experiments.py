@@ -93,6 +93,13 @@ def test_one_row_of_the_supervised_table(tmp_path):
 
 @pytest.mark.learning
 def test_the_way_to_a_million_steps_in_a_short_maze(tmp_path):
-    done = script("../million.sh", tmp_path, LENGTH="20", MEMUP_UPDATES="20", MEMUP_STEPS="2000")
+    done = script(
+        "../million.sh",
+        tmp_path,
+        LENGTH="20",
+        MEMUP_TRAIN_MEMORY_UPDATES="20",
+        MEMUP_SCORE_UPDATES="20",
+        MEMUP_TRAIN_AGENT_STEPS="2000",
+    )
     assert "success" in done.stdout
     assert (tmp_path / "runs" / "tmaze-20" / "report.html").exists()

@@ -35,7 +35,7 @@ cell() {
   stage collect tmaze --length "$length"
   stage score "${detect[@]}"
   # Inputs as they are: in units of how much they vary, a memory keeps the hint of a short maze before it is trained.
-  stage train-memory --preset paper --rollout "${2#r}" --select "$3" --updates "${UPDATES:-$as_in_the_paper}" --until-rmse 0.1
+  stage train-memory --preset paper --rollout "${2#r}" --select "$3" --updates "${UPDATES:-$as_in_the_paper}" --until "rmse<0.1"
   stage evaluate memory
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's table "Memory size impact": add-500 and pmnist-784 with 128 to 1024 units. Permuted MNIST needs
-# MEMUP_DATA_DIR (see docs/commands.md) or the network.
+# MEMUP_COLLECT_DATA_DIR (see docs/commands.md) or the network.
 #   bash examples/experiments/memory_size.sh --local --small
 #   TASKS=add-500 HIDDEN="128 256" SEEDS="0 1 2" UPDATES=12000 PRESET=paper MEMUP_DEVICE=cuda bash ...
 

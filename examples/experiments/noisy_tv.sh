@@ -45,7 +45,7 @@ cell() {
   [ "$3" != utility ] || detect+=(--detector probe)
   stage score "${detect[@]}"
   stage train-memory --select "$3" --targets "${2#k}" --rollout "$ROLLOUT" --updates "$UPDATES" \
-    --evaluate-every "$EVERY" --until-rmse 0.1
+    --evaluate-every "$EVERY" --until "rmse<0.1"
   stage evaluate memory
 }
 

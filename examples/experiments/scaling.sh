@@ -31,9 +31,9 @@ cells() {
 cell() {
   stage collect tmaze --length "${1#tmaze-}"
   stage score "${detect[@]}"
-  stage train-memory --rollout 20 --updates "$UPDATES" --until-rmse 0.1
+  stage train-memory --rollout 20 --updates "$UPDATES" --until "rmse<0.1"
   stage evaluate memory
-  stage train-agent --agent ppo --steps "$STEPS" --until-success 0.99 "${play[@]}"
+  stage train-agent --agent ppo --steps "$STEPS" --until "success>=0.99" "${play[@]}"
   stage evaluate agent --agent ppo --episodes 200
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The paper's table "Supervised Learning Results". A cell is a row of it: MemUP and all baselines on one task and length,
-# over whole sequences and truncated to r + K steps. Permuted MNIST needs MEMUP_DATA_DIR (see docs/commands.md) or the
+# over whole sequences and truncated to r + K steps. Permuted MNIST needs MEMUP_COLLECT_DATA_DIR (see docs/commands.md) or the
 # network. ../supervised.sh makes one row.
 #   bash examples/experiments/supervised_table.sh --local --small
 #   ROWS="copy-120 add-100" SEEDS="0 1 2" UPDATES=20000 BASELINE_UPDATES=5000 METHODS="lstm srnn" bash ...

@@ -40,7 +40,7 @@ cell() {
     ppo | qrdqn)
       stage collect tmaze --length "$LENGTH"
       stage score "${detect[@]}"
-      stage train-memory --updates "$UPDATES" --until-rmse 0.1
+      stage train-memory --updates "$UPDATES" --until "rmse<0.1"
       stage evaluate memory
       ;;
     *)
@@ -49,7 +49,7 @@ cell() {
       stage collect tmaze --length "$LENGTH" --episodes 1 --test-episodes 0
       ;;
   esac
-  stage train-agent --agent "$agent" --steps "$STEPS" --until-success 0.99 "${reach[@]}" "${play[@]}"
+  stage train-agent --agent "$agent" --steps "$STEPS" --until "success>=0.99" "${reach[@]}" "${play[@]}"
   stage evaluate agent --agent "$agent" --episodes 200
 }
 

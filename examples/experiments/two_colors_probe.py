@@ -14,7 +14,7 @@ import torch
 
 from memup_cli.learning.weights import load_model
 from memup_cli.records.opening import open_run, spec_of
-from memup_cli.streaming.targets import previous_actions
+from memup_cli.streaming.actions import previous_actions
 from memup_cli.tasks.spec import PREVIOUS_ACTION
 from memup_cli.tasks.two_colors.environment import TwoColorsEnv
 from memup_cli.tasks.two_colors.players import seeker

@@ -18,7 +18,8 @@ from .. import console, randomness
 from ..compute.pace import peak_rss
 from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..options.stage_options import MB
+from ..options.common import MB
+from ..options.until import parse
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, Extent
@@ -238,11 +239,10 @@ def _is_finite(policy: torch.nn.Module) -> bool:
 
 
 def reached(config: dict[str, Any], recent: deque[tuple[float, float, float]]) -> bool:
-    """Whether --until-success holds over the last episodes."""
-    wanted = config["until_success"]
-    if wanted is None or len(recent) < RECENT:
+    """Whether --until holds for the last episodes."""
+    if not config["until"] or len(recent) < RECENT:
         return False
-    return bool(np.mean([success for _, _, success in recent]) >= wanted)
+    return parse(config["until"]).holds(float(np.mean([success for _, _, success in recent])))
 
 
 def summarise(returns: np.ndarray, lengths: np.ndarray, successes: np.ndarray) -> dict[str, float]:

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from .. import randomness
 from ..compute.adam import Adam
-from .play.recording import OBSERVATION, SEEN, Recording, final_states, sweep, to_device
+from .play.recording import SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
+from .senses import OBSERVATION
 
 FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 

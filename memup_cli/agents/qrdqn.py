@@ -17,8 +17,9 @@ from stores.layout import Field
 from .. import randomness
 from ..compute.adam import Adam
 from ..tasks.spec import TaskSpec
-from .play.recording import OBSERVATION, Recording, final_states, sweep, to_device
+from .play.recording import Recording, final_states, sweep, to_device
 from .policies import QuantileNetwork
+from .senses import OBSERVATION
 
 PRIORITY_POWER, CORRECTION_POWER = 0.6, 0.4
 REDRAW_EVERY = 8  # updates that share one look at the priorities

@@ -13,7 +13,7 @@ from stores.slab import Derived, Read, Slab, SlabTooSmall, fit
 from ..errors import UsageProblem
 from ..memory.cells import State, reset
 from ..options.baseline_options import TrainBaselineOptions
-from ..options.stage_options import MB
+from ..options.common import MB
 from ..streaming.slabs import open_slab
 from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec

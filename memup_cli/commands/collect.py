@@ -10,12 +10,12 @@ from typer.core import TyperGroup
 
 from .. import console
 from ..errors import StageMissing, UsageProblem
+from ..options.collect_options import CollectOptions
 from ..options.command_line import build, command_function
-from ..options.stage_options import CollectOptions, StageOptions
+from ..options.common import StageOptions
 from .status import QuietOption
 
 IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup import` brings them in
-PANELS = {"options": "Collecting", "stage": "Every stage"}
 ABOUT = (
     "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
     "interrupted collection, and does nothing if it is complete; with more --episodes it adds those that are missing."
@@ -53,7 +53,7 @@ class TaskGroup(TyperGroup):
 
         models: dict[str, type[BaseModel]] = {"task": task.Options, "options": CollectOptions, "stage": StageOptions}
         single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        function = command_function("collect", models, body, {"task": f"Task {name}", **PANELS})
+        function = command_function("collect", models, body, {"task": f"Task {name}"})
         single.command(name, help=f"{task.summary}\n\n{ABOUT}\n\nExample: memup {self.verb} {task.example}")(function)
         return typer.main.get_command(single)
 

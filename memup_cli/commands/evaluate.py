@@ -5,10 +5,9 @@ from typing import Any
 import typer
 
 from .. import console
-from ..options.agent_options import EvaluateAgentOptions
-from ..options.baseline_options import EvaluateBaselinesOptions
 from ..options.command_line import command_function, flowing
-from ..options.stage_options import EvaluateOptions, StageOptions
+from ..options.common import StageOptions
+from ..options.evaluate_options import EvaluateAgentOptions, EvaluateBaselinesOptions, EvaluateOptions
 
 app = typer.Typer(
     help="Measure what was trained, on episodes it has not seen.\n\nExample: memup evaluate memory",

@@ -5,7 +5,8 @@ from typing import Any
 from .. import console
 from ..errors import UsageProblem
 from ..options.command_line import command_function
-from ..options.stage_options import ScoreOptions, StageOptions
+from ..options.common import StageOptions
+from ..options.score_options import ScoreOptions
 
 HELP = """Train the detector and write one uncertainty score per step.
 
@@ -61,7 +62,7 @@ def _gamma(spec: Any, options: ScoreOptions) -> float | None:
     return found
 
 
-score = command_function("score", {"options": ScoreOptions, "stage": StageOptions}, _score, {"stage": "Every stage"})
+score = command_function("score", {"options": ScoreOptions, "stage": StageOptions}, _score)
 
 
 def _text(summary: dict[str, Any]) -> str:

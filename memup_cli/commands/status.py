@@ -73,7 +73,7 @@ def look(run: Path) -> dict[str, Any]:
     """Where each stage of a run stands now, with what a running one has logged so far."""
     from stores.manifest import Manifest
 
-    from ..options.stage_options import STAGES
+    from ..options.common import STAGES
     from ..records.runs import refresh_collect, refresh_stage
     from ..records.stage_files import latest
 

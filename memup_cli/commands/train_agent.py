@@ -5,7 +5,8 @@ from typing import Any
 from .. import console
 from ..options.agent_options import TrainAgentOptions
 from ..options.command_line import command_function
-from ..options.stage_options import StageOptions
+from ..options.common import StageOptions
+from ..options.until import parse
 
 HELP = """Train an agent on the frozen memory (ppo, qrdqn), or a baseline that has to remember by itself.
 
@@ -13,7 +14,7 @@ It can be stopped at any time; the same command again continues from the last ch
 from its end. A run can have several agents, one of each kind.
 --dry-run --json shows what would be used.
 
-Example: memup train-agent --agent ppo --until-success 0.99"""
+Example: memup train-agent --until "success>0.99" --agent ppo"""
 
 
 def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
@@ -35,19 +36,19 @@ def _train(options: TrainAgentOptions, stage: StageOptions) -> None:
         return
     with console.results_only():
         summary = train_agent(job)
-    console.result(summary, stage.json_, lambda: _text(summary, options.agent, options.until_success))
+    console.result(summary, stage.json_, lambda: _text(summary, options))
 
 
-def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
+def _text(summary: dict[str, Any], options: TrainAgentOptions) -> str:
     from ..agents.agent_training import RECENT
     from ..records.runs import quoted
 
-    run = summary["run"]
+    run, agent = summary["run"], options.agent
     if summary["outcome"] == "up to date":
         return f"{run}: up to date"
     success = f", success {summary['success_rate']:.1%}" if "success_rate" in summary else ""
-    if wanted and summary.get("success_rate", 0) < wanted:
-        success += f" (--until-success {wanted} was not reached)"
+    if options.until and not parse(options.until).holds(summary.get("success_rate", 0.0)):
+        success += f' (--until "{options.until}" was not reached)'
     return "\n".join(
         [
             f"{run}: {agent} played {summary['steps']:,} steps in {console.human_time(summary['seconds'])} "
@@ -60,8 +61,4 @@ def _text(summary: dict[str, Any], agent: str, wanted: float | None) -> str:
     )
 
 
-SHOWN = ("agent", "steps", "until_success", "envs", "outlook", "imitate", "alternate", "gamma", "lr")
-
-train_agent = command_function(
-    "train-agent", {"options": TrainAgentOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}, SHOWN
-)
+train_agent = command_function("train-agent", {"options": TrainAgentOptions, "stage": StageOptions}, _train)

@@ -5,7 +5,7 @@ from typing import Any
 from .. import console
 from ..options.baseline_options import TrainBaselineOptions
 from ..options.command_line import command_function
-from ..options.stage_options import StageOptions
+from ..options.common import StageOptions
 
 HELP = """Train a supervised baseline on the same data: an LSTM, a minGRU, an SRNN, a Transformer or a GTrXL.
 
@@ -65,6 +65,4 @@ def _text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-train_baseline = command_function(
-    "train-baseline", {"options": TrainBaselineOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}
-)
+train_baseline = command_function("train-baseline", {"options": TrainBaselineOptions, "stage": StageOptions}, _train)

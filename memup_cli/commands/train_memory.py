@@ -5,7 +5,8 @@ from typing import Any
 
 from .. import console
 from ..options.command_line import command_function
-from ..options.stage_options import StageOptions, TrainMemoryOptions
+from ..options.common import StageOptions
+from ..options.memory_options import TrainMemoryOptions
 
 HELP = """Train the memory so that its state explains the surprising steps of the future (MemUP).
 
@@ -16,7 +17,7 @@ the training was begun, until --restart.
 What is not given is planned by what the scored episodes look like, before the defaults below; --dry-run shows each
 choice with its reason, as a file that --config takes. Where the data do not tell, short trainings race first.
 
-Example: memup train-memory --rollout 20 --until-rmse 0.1"""
+Example: memup train-memory --until "rmse<0.1" --rollout 20"""
 
 
 def _train(options: TrainMemoryOptions, stage: StageOptions) -> None:
@@ -132,8 +133,4 @@ def _advice(summary: dict[str, Any]) -> list[str]:
     return ["There may be more to learn: the same command with more --updates continues this training."]
 
 
-SHOWN = ("rollout", "targets", "select", "cell", "hidden", "context", "updates", "until_rmse", "until_accuracy")
-
-train_memory = command_function(
-    "train-memory", {"options": TrainMemoryOptions, "stage": StageOptions}, _train, {"stage": "Every stage"}, SHOWN
-)
+train_memory = command_function("train-memory", {"options": TrainMemoryOptions, "stage": StageOptions}, _train)

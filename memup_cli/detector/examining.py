@@ -8,7 +8,7 @@ import numpy as np
 
 from stores.reader import Trajectories
 
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..selection.importance import ALIKE, Scale, main_steps, selection_mass
 from ..streaming.blocks import Steps, Targets, blocks
 from ..tasks.spec import TaskSpec

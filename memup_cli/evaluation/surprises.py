@@ -8,7 +8,7 @@ from stores.manifest import Manifest
 from stores.reader import Trajectories
 from stores.scores import ScoreReader, score_path
 
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..selection.importance import recorded_scale, selection_mass
 from ..tasks.own.matters import labels
 from ..tasks.spec import TaskSpec, default_detector

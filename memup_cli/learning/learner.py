@@ -15,7 +15,7 @@ from ..compute.average import move_towards
 from ..compute.pace import Watch
 from ..compute.staging import Stager
 from ..compute.world import ALONE, World
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.contexts import CarriedContext
 from ..predictor.predictor import MemoryModel
 from ..selection.arrivals import Arrivals

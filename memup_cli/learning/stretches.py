@@ -16,7 +16,7 @@ from stores.slab import Slab
 
 from .. import randomness
 from ..memory.cells import State, boundaries, reset
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
 from .rarity import LEAST, Rarity
 

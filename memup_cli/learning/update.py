@@ -9,7 +9,7 @@ from stores.slab import Slab
 from ..compute.adam import Adam
 from ..compute.world import ALONE, World
 from ..memory.cells import State, reset
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.contexts import CarriedContext, TotalsContext, WindowContext
 from ..predictor.points import prediction_points
 from ..predictor.predictor import MemoryModel

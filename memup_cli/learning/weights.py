@@ -14,7 +14,7 @@ from stores.manifest import Manifest
 
 from ..baselines.networks import Baseline
 from ..compute.devices import tensors_digest
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.predictor import MemoryModel
 from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights

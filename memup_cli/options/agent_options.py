@@ -1,107 +1,131 @@
-"""The options of train-agent and evaluate agent, as configs.py has those of the other stages."""
+"""The options of `memup train-agent`, in the groups of its help."""
 
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from .common import option
+from .until import of_agent
 
 AGENTS = ("ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl")
 MEMORY_AGENTS = ("ppo", "qrdqn")  # the others remember by themselves
-SENSES: dict[str, Any] = {"panel": "The memory, and what the agent sees"}  # where the help shows an option
+
+AGENT = "Agent"
+SENSES = "The memory, and what the agent sees"
+PLAYING = "Playing and learning"
+PPO = "PPO, also of ppo-lstm, amrl and gtrxl"
+QRDQN = "QR-DQN"
+BASELINES = "Baselines that remember by themselves: ppo-lstm, amrl, gtrxl"
 
 
 class TrainAgentOptions(BaseModel):
     """What `memup train-agent` takes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    planned: ClassVar[frozenset[str]] = frozenset({"outlook", "envs"})
 
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = Field(
+    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = option(
         "ppo",
-        description="ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to "
-        "remember by themselves.",
+        AGENT,
+        "ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to remember by "
+        "themselves.",
     )
-    steps: int = Field(
-        3_000_000,
-        ge=1,
-        le=10**12,
-        description="Environment steps at least: iterations are of whole episodes.",
+    steps: int = option(
+        3_000_000, AGENT, "Environment steps at least: iterations are of whole episodes.", ge=1, le=10**12
     )
-    until_success: float | None = Field(
-        None, gt=0, le=1, description="Stop once this share of the last 200 training episodes or more succeeded."
+    until: str | None = option(
+        None, AGENT, 'Stop once this holds for the last 200 training episodes or more: "success>0.95".'
     )
-    envs: int = Field(
-        64, ge=1, le=16_384, description="Environments played side by side: 64, or fewer if episodes are long."
+    alternate: int = option(
+        0, AGENT, "Rounds of collecting with the policy, scoring, more memory and agent training.", ge=0, le=99
     )
-    iteration_steps: int = Field(
-        8192, ge=1, description="Steps at least between two policy changes, always of complete episodes."
+    checkpoint_every: float = option(30.0, AGENT, "Seconds between checkpoints, at iteration ends.", ge=0, rare=True)
+
+    checkpoint: Literal["best", "last"] = option(
+        "best", SENSES, "Which weights of the memory: the best on the validation episodes, or the last ones."
     )
-    checkpoint: Literal["best", "last"] = Field(
-        "best",
-        description="Which weights of the memory: the best on the validation episodes, or the last ones.",
-        json_schema_extra=SENSES,
-    )
-    eyes: Literal["own", "imitated", "memory"] | None = Field(
+    eyes: Literal["own", "imitated", "memory"] | None = option(
         None,
-        description="ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained; "
-        "imitated: trained by --imitate only, which is quicker; or with the memory's as they are, the quickest "
-        "(default: ppo own, qrdqn memory; two-colors: ppo imitated).",
-        json_schema_extra=SENSES,
+        SENSES,
+        "ppo and qrdqn, images: seen with convolutions of their own, begun as the memory's and trained; imitated: "
+        "trained by --imitate only, which is quicker; or with the memory's as they are, the quickest (default: ppo "
+        "own, qrdqn memory; two-colors: ppo imitated).",
     )
-    outlook: bool = Field(
+    outlook: bool = option(
         False,
-        description="ppo and qrdqn: also see the return that the memory's predictor expects of each action; shown "
-        "if the memory explains half of what is uncertain.",
-        json_schema_extra={**SENSES, "both": True},
+        SENSES,
+        "ppo and qrdqn: also see the return that the memory's predictor expects of each action; shown if the memory "
+        "explains half of what is uncertain.",
+        both=True,
+        planned=True,
     )
-    imitate: int = Field(
+    buffer_memory: int = option(
+        256, SENSES, "MB of memory states kept in RAM; beyond, they are recomputed.", ge=1, rare=True
+    )
+
+    envs: int = option(
+        64,
+        PLAYING,
+        "Environments played side by side: 64, or fewer if episodes are long.",
+        ge=1,
+        le=16_384,
+        planned=True,
+    )
+    iteration_steps: int = option(
+        8192, PLAYING, "Steps at least between two policy changes, always of complete episodes.", ge=1, rare=True
+    )
+    gamma: float = option(0.99, PLAYING, "Discount of the agent's rewards.", ge=0, le=1)
+    lr: float = option(1e-3, PLAYING, "Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).", gt=0)
+    hidden: int = option(64, PLAYING, "Units of the policy's layers.", ge=1, le=16_384)
+    minibatch: int | None = option(
+        None, PLAYING, "Steps per update (default: 512 on a memory, 2048 for baselines).", ge=1, rare=True
+    )
+    max_grad: float = option(0.5, PLAYING, "Largest norm of the gradient.", gt=0, rare=True)
+
+    imitate: int = option(
         0,
+        PPO,
+        "ppo: before playing, so many passes over the collected episodes, to learn what was done in them.",
         ge=0,
         le=1000,
-        description="ppo: before playing, so many passes over the collected episodes, to learn what was done in them.",
     )
-    prefer: float = Field(
+    prefer: float = option(
         1.0,
+        PPO,
+        "ppo: how much imitating prefers what went better than expected: a step counts exp(PREFER * A), A = its "
+        "advantage in units of their spread; 0: all alike.",
         ge=0,
         le=100,
-        description="ppo: how much imitating prefers what went better than expected: a step counts exp(PREFER * A), "
-        "A = its advantage in units of their spread; 0: all alike.",
+        rare=True,
     )
-    gamma: float = Field(0.99, ge=0, le=1, description="Discount of the agent's rewards.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls to a tenth (PPO) or a fifth (qrdqn).")
-    hidden: int = Field(64, ge=1, le=16_384, description="Units of the policy's layers.")
-    minibatch: int | None = Field(
-        None, ge=1, description="Steps per update (default: 512 on a memory, 2048 for baselines)."
-    )
-    max_grad: float = Field(0.5, gt=0, description="Largest norm of the gradient.")
-    gae: float = Field(0.95, ge=0, le=1, description="PPO: lambda of the advantage estimates.")
-    clip: float = Field(0.2, gt=0, lt=1, description="PPO: how far the policy may move in an iteration.")
-    epochs: int = Field(4, ge=1, description="PPO: passes over an iteration's steps.")
-    entropy: float = Field(0.01, ge=0, description="PPO: weight of the entropy bonus.")
-    sample: int | None = Field(
+    gae: float = option(0.95, PPO, "Lambda of the advantage estimates.", ge=0, le=1, rare=True)
+    clip: float = option(0.2, PPO, "How far the policy may move in an iteration.", gt=0, lt=1, rare=True)
+    epochs: int = option(4, PPO, "Passes over an iteration's steps.", ge=1, rare=True)
+    entropy: float = option(0.01, PPO, "Weight of the entropy bonus.", ge=0, rare=True)
+    sample: int | None = option(
         None,
+        PPO,
+        "Steps of an iteration to train on; of more, those with large advantages are drawn more often (default: 8192 "
+        "on a memory, 32768 for baselines).",
         ge=1,
-        description="PPO: steps of an iteration to train on; of more, those with large advantages are drawn more often "
-        "(default: 8192 on a memory, 32768 for baselines).",
+        rare=True,
     )
-    buffer_memory: int = Field(256, ge=1, description="MB of memory states kept in RAM; beyond, they are recomputed.")
-    rollout: int = Field(128, ge=1, le=1_000_000, description="Baselines: steps that gradients flow through.")
-    core_hidden: int = Field(64, ge=2, le=16_384, description="Baselines: size of the recurrent state.")
-    aggregate: Literal["max", "sum", "avg"] = Field("max", description="amrl: what is kept of the past.")
-    span: int = Field(64, ge=2, le=65_536, description="gtrxl: steps of attention.")
-    layers: int = Field(2, ge=1, le=64, description="gtrxl: layers.")
-    heads: int = Field(2, ge=1, le=64, description="gtrxl: attention heads; they must divide --core-hidden.")
-    quantiles: int = Field(32, ge=2, le=1024, description="qrdqn: quantiles of the return.")
-    replay: int = Field(500_000, ge=1000, description="qrdqn: steps in the replay memory.")
-    replay_ratio: float = Field(1.0, gt=0, description="qrdqn: steps replayed per step played.")
-    updates_at_most: int = Field(200, ge=1, description="qrdqn: updates per iteration, at most.")
-    epsilon: float = Field(0.01, ge=0, le=1, description="qrdqn: random actions at the end of exploration.")
-    explore: float = Field(0.3, gt=0, le=1, description="qrdqn: share of the steps until then.")
-    target_rate: float = Field(0.01, gt=0, le=1, description="qrdqn: how fast the target network follows.")
-    alternate: int = Field(
-        0, ge=0, le=99, description="Rounds of collecting with the policy, scoring, more memory and agent training."
-    )
-    checkpoint_every: float = Field(30.0, ge=0, description="Seconds between checkpoints, at iteration ends.")
+
+    quantiles: int = option(32, QRDQN, "Quantiles of the return.", ge=2, le=1024, rare=True)
+    replay: int = option(500_000, QRDQN, "Steps in the replay memory.", ge=1000, rare=True)
+    replay_ratio: float = option(1.0, QRDQN, "Steps replayed per step played.", gt=0, rare=True)
+    updates_at_most: int = option(200, QRDQN, "Updates per iteration, at most.", ge=1, rare=True)
+    epsilon: float = option(0.01, QRDQN, "Random actions at the end of exploration.", ge=0, le=1, rare=True)
+    explore: float = option(0.3, QRDQN, "Share of the steps until then.", gt=0, le=1, rare=True)
+    target_rate: float = option(0.01, QRDQN, "How fast the target network follows.", gt=0, le=1, rare=True)
+
+    rollout: int = option(128, BASELINES, "Steps that gradients flow through.", ge=1, le=1_000_000, rare=True)
+    core_hidden: int = option(64, BASELINES, "Size of the recurrent state.", ge=2, le=16_384, rare=True)
+    aggregate: Literal["max", "sum", "avg"] = option("max", BASELINES, "amrl: what is kept of the past.", rare=True)
+    span: int = option(64, BASELINES, "gtrxl: steps of attention.", ge=2, le=65_536, rare=True)
+    layers: int = option(2, BASELINES, "gtrxl: layers.", ge=1, le=64, rare=True)
+    heads: int = option(2, BASELINES, "gtrxl: attention heads; they must divide --core-hidden.", ge=1, le=64, rare=True)
+
+    _until = field_validator("until")(of_agent)
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainAgentOptions":
@@ -112,18 +136,3 @@ class TrainAgentOptions(BaseModel):
         if self.alternate and self.agent not in MEMORY_AGENTS:
             raise ValueError(f"--alternate trains the memory in turns with the agent; {self.agent} does not use it")
         return self
-
-
-class EvaluateAgentOptions(BaseModel):
-    """What `memup evaluate agent` takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] | None = Field(
-        None, description="Which agent of the run (default: the only one trained)."
-    )
-    episodes: int = Field(200, ge=1, le=10**9, description="Episodes, greedy and stochastic each.")
-    envs: int = Field(64, ge=1, le=16_384, description="Environments played side by side.")
-    record: Path | None = Field(
-        None, description="Film one greedy episode: a .gif that moves, or a .png with a strip of its pictures."
-    )

@@ -1,8 +1,15 @@
-"""The options of train-baseline and evaluate baselines, as configs.py has those of the other stages."""
+"""The options of `memup train-baseline`, in the groups of its help."""
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from .common import option
+from .until import supervised
+
+MODEL = "Baseline"
+TRAINING = "Training"
+KEEPING = "Evaluation, checkpoints and RAM"
 
 
 class TrainBaselineOptions(BaseModel):
@@ -10,37 +17,42 @@ class TrainBaselineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    model: Literal["lstm", "mingru", "srnn", "transformer", "gtrxl"] = Field("lstm", description="Which baseline.")
-    truncate: int | None = Field(
+    model: Literal["lstm", "mingru", "srnn", "transformer", "gtrxl"] = option("lstm", MODEL, "Which baseline.")
+    truncate: int | None = option(
         None,
+        MODEL,
+        "Steps that gradients flow through, and all that the attention of a transformer sees; default: all. gtrxl "
+        "attends to 64 steps, also those before.",
         ge=1,
         le=1_000_000,
-        description="Steps that gradients flow through, and all that the attention of a transformer sees; default: "
-        "all. gtrxl attends to 64 steps, also those before.",
     )
-    hidden: int = Field(128, ge=1, le=16_384, description="Units of each layer.")
-    layers: int | None = Field(
-        None, ge=1, le=64, description="Recurrent or attention layers (default: 2, transformer 4; srnn has one)."
+    hidden: int = option(128, MODEL, "Units of each layer.", ge=1, le=16_384)
+    layers: int | None = option(
+        None, MODEL, "Recurrent or attention layers (default: 2, transformer 4; srnn has one).", ge=1, le=64
     )
-    heads: int = Field(4, ge=1, le=64, description="Attention heads; they must divide --hidden.")
-    gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: the task's).")
-    batch: int = Field(64, ge=1, le=65_536, description="Sequences, or slots that walk through them, side by side.")
-    updates: int = Field(10_000, ge=1, le=1_000_000_000, description="Optimiser steps.")
-    lr: float = Field(1e-3, gt=0, description="Learning rate; it falls along a cosine.")
-    lr_end: float = Field(0.1, gt=0, le=1, description="How far it falls: to this part of it.")
-    clip: float = Field(1.0, gt=0, description="Largest norm of the gradient.")
-    slab_memory: int = Field(512, ge=1, le=1_000_000, description="MB for the steps held in RAM.")
-    memory_limit: int | None = Field(
+    heads: int = option(4, MODEL, "Attention heads; they must divide --hidden.", ge=1, le=64)
+
+    updates: int = option(10_000, TRAINING, "Optimiser steps.", ge=1, le=1_000_000_000)
+    until: str | None = option(
         None,
-        ge=1,
-        description="MB that training may take (default: what the device has free); beyond, it is not begun.",
+        TRAINING,
+        'Stop once this holds on validation episodes: "rmse<0.1", "mse<0.001" or, of classes, "accuracy>0.99".',
     )
-    evaluate_every: int = Field(500, ge=1, description="Updates between evaluations on the test split.")
-    evaluate_episodes: int = Field(100, ge=1, description="Test episodes to evaluate on, at most.")
-    checkpoint_every: int = Field(500, ge=1, description="Updates between checkpoints.")
-    until_rmse: float | None = Field(None, gt=0, description="Stop once the test RMSE is below this.")
-    until_mse: float | None = Field(None, gt=0, description="Stop once the test MSE is below this.")
-    until_accuracy: float | None = Field(None, gt=0, le=1, description="Stop once the test accuracy is this or more.")
+    gamma: float | None = option(None, TRAINING, "Discount of the returns (default: the task's).", ge=0, le=1)
+    batch: int = option(64, TRAINING, "Sequences, or slots that walk through them, side by side.", ge=1, le=65_536)
+    lr: float = option(1e-3, TRAINING, "Learning rate; it falls along a cosine.", gt=0)
+    lr_end: float = option(0.1, TRAINING, "How far it falls: to this part of it.", gt=0, le=1, rare=True)
+    clip: float = option(1.0, TRAINING, "Largest norm of the gradient.", gt=0, rare=True)
+
+    evaluate_every: int = option(500, KEEPING, "Updates between evaluations on the validation split.", ge=1, rare=True)
+    evaluate_episodes: int = option(100, KEEPING, "Validation episodes to evaluate on, at most.", ge=1, rare=True)
+    checkpoint_every: int = option(500, KEEPING, "Updates between checkpoints.", ge=1, rare=True)
+    slab_memory: int = option(512, KEEPING, "MB for the steps held in RAM.", ge=1, le=1_000_000, rare=True)
+    memory_limit: int | None = option(
+        None, KEEPING, "MB that training may take (default: what the device has free); beyond, it is not begun.", ge=1
+    )
+
+    _until = field_validator("until")(supervised)
 
     @model_validator(mode="after")
     def _fits(self) -> "TrainBaselineOptions":
@@ -58,14 +70,3 @@ class TrainBaselineOptions(BaseModel):
     def name(self) -> str:
         """What tells it from the other baselines of a run, such as lstm or lstm-tr20."""
         return f"{self.model}-tr{self.truncate}" if self.truncate else self.model
-
-
-class EvaluateBaselinesOptions(BaseModel):
-    """What `memup evaluate baselines` takes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    episodes: int | None = Field(None, ge=1, description="Test episodes (default: all).")
-    checkpoint: Literal["best", "last"] = Field(
-        "best", description="Which weights: those with the lowest error on the validation episodes, or the last ones."
-    )

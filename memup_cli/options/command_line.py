@@ -15,7 +15,8 @@ from pydantic_core import PydanticUndefined
 
 from ..errors import UsageProblem
 from ..ranks import rank
-from .stage_options import STAGES, StageOptions
+from .common import STAGES, StageOptions
+from .old_names import refuse_old
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -29,17 +30,20 @@ def flowing(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
+def variable(command: str, name: str) -> str:
+    """The MEMUP_ variable of a command's option; those of every stage have no command."""
+    return "_".join(["MEMUP", *command.split(), name]).replace("-", "_").upper()
+
+
 def command_function(
-    stage: str,
-    models: dict[str, type[BaseModel]],
-    body: Callable[..., None],
-    panels: dict[str, str],
-    shown: tuple[str, ...] = (),
+    command: str, models: dict[str, type[BaseModel]], body: Callable[..., None], panels: dict[str, str] | None = None
 ) -> Callable[..., None]:
     """A function whose signature Typer turns into options; it calls body(**{name: validated model}).
 
-    shown: of the options of the first model, those that --help shows; the others are for --help-all. Empty: all.
+    command: such as "score" or "evaluate memory". An option's box in the help is its own, that of its model, or else
+    that of `panels`. --help shows those that are not rare, --help-all shows all.
     """
+    stage = command.split()[0]
     fields = {
         name: (key, field)
         for key, model in models.items()
@@ -57,18 +61,17 @@ def command_function(
         values = {**from_file, **flags}
         body(**{key: build(model, values) for key, model in models.items()})
 
-    own = next(iter(models))
-    parameters = [
-        _parameter(
+    def parameter(name: str, key: str, field: FieldInfo) -> inspect.Parameter:
+        model = models[key]
+        return _parameter(
             name,
             field,
-            panels.get(key),
-            hidden=bool(shown) and key == own and name not in shown,
-            planned=name in getattr(models[key], "planned", ()),
+            "" if model is StageOptions else command,
+            _extra(field).get("panel") or getattr(model, "panel", None) or (panels or {}).get(key),
         )
-        for name, (key, field) in fields.items()
-    ]
-    parameters.append(_help_all(hidden=not shown))
+
+    parameters = [parameter(name, key, field) for name, (key, field) in fields.items()]
+    parameters.append(_help_all())
 
     def call(help_all: bool = False, **given: Any) -> None:
         run(**given)
@@ -86,8 +89,7 @@ def _show_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
-def _help_all(hidden: bool) -> inspect.Parameter:
-    """hidden: where --help shows all."""
+def _help_all() -> inspect.Parameter:
     option = typer.Option(
         "--help-all",
         metavar="",
@@ -95,7 +97,6 @@ def _help_all(hidden: bool) -> inspect.Parameter:
         is_eager=True,
         help="Show all options.",
         show_default=False,
-        hidden=hidden,
     )
     return inspect.Parameter(
         "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
@@ -111,9 +112,7 @@ def _extra(field: FieldInfo) -> dict[str, Any]:
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
-def _parameter(
-    name: str, field: FieldInfo, panel: str | None, hidden: bool = False, planned: bool = False
-) -> inspect.Parameter:
+def _parameter(name: str, field: FieldInfo, command: str, panel: str | None) -> inspect.Parameter:
     flag, extra = _option(name, field), _extra(field)
     if "argument" in extra:
         argument = typer.Argument(help=field.description, metavar=str(extra["argument"]), show_default=False)
@@ -123,13 +122,13 @@ def _parameter(
     choices, kind = _choices(field)
     option = typer.Option(
         *flags,
-        help=f"{field.description}{_remark(field, choices, planned)}",
+        help=f"{field.description}{_remark(field, choices, bool(extra.get('planned')))}",
         metavar="WORD" if choices else PLACEHOLDERS[kind],
-        envvar=f"MEMUP_{_option(name, field).replace('-', '_').upper()}",
+        envvar=variable(command, _option(name, field)),
         show_envvar=False,
         show_default=False,
-        rich_help_panel=panel or extra.get("panel"),
-        hidden=hidden,
+        rich_help_panel=panel,
+        hidden=bool(extra.get("rare")),
     )
     annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -196,6 +195,9 @@ def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldI
         if key not in STAGES:
             raise UsageProblem(f"--config {path}: there is no stage [{key}]. Stages: {', '.join(STAGES)}.")
     own = tables.get(stage, {})
+    for key, value in own.items():
+        if key.replace("_", "-") not in known:
+            refuse_old(stage, key.replace("_", "-"), value, file=f"--config {path}: ")
     unknown = [key for key in own if key.replace("_", "-") not in known]
     if unknown:
         raise UsageProblem(

@@ -12,6 +12,7 @@ from stores.manifest import Manifest
 
 from .. import console
 from . import checkpoint
+from .runs import recorded_config
 
 Earlier = tuple[tuple[int, int], ...]  # what was asked for, and how far it came, oldest first
 SAVED = {"updates": "update", "steps": "steps"}  # what checkpoints call it
@@ -56,7 +57,7 @@ class Extent:
 
 def is_extension(manifest: Manifest, stage: str, config: dict[str, Any], counted: str) -> bool:
     """Whether a stage is asked for more updates or steps (counted) of what it did before."""
-    recorded = manifest.stages.get(stage, {}).get("config", {})
+    recorded = recorded_config(manifest, stage)
     return _same(recorded, config, counted) and recorded[counted] < config[counted]
 
 
@@ -65,7 +66,7 @@ def earlier_parts(
 ) -> Earlier:
     """Of a stage that begins, goes on or is extended; the last is said, once."""
     entry = manifest.stages.get(stage, {})
-    recorded = entry.get("config", {})
+    recorded = recorded_config(manifest, stage)
     if not _same(recorded, config, counted):
         return ()
     before = Extent(recorded[counted], tuple((asked, until) for asked, until in entry.get("earlier", ())))

@@ -23,6 +23,7 @@ from stores.remote import is_url, open_place
 
 from ..errors import StageMissing, UsageProblem
 from ..invocation import command_words
+from ..options.old_names import renewed, renewed_words
 
 HOME = Path("runs")
 STORED = ("train", "test")  # folders of episodes
@@ -69,6 +70,11 @@ def quoted(run: Path | str) -> str:
     return shlex.quote(str(run))
 
 
+def recorded_config(manifest: Manifest, stage: str) -> dict[str, Any]:
+    """The configuration that a stage was begun with, in today's names; empty if it never was."""
+    return renewed(manifest.stages.get(stage, {}).get("config", {}))
+
+
 def again(manifest: Manifest, stage: str, restart: bool) -> str:
     """The command that runs a stage again as it was run last, wherever the run lies now; else a plain one."""
     recorded = manifest.stages.get(stage, {}).get("attempt", {}).get("command", "")
@@ -85,6 +91,7 @@ def again(manifest: Manifest, stage: str, restart: bool) -> str:
     for before, word in itertools.pairwise(["", *words]):
         if "--run" not in (before, word) and not re.match(r"--run=|--(restart|json|quiet|dry-run)$", word):
             kept.append(word)
+    kept = list(renewed_words(name, kept))
     return shlex.join([*kept, "--run", str(manifest.run), *(["--restart"] if restart else [])])
 
 

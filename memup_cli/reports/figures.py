@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from ..options.until import Goal, parse
+
 
 def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
     """[{label, value, format, interval, asked, reached, note}], the memory's first."""
@@ -37,19 +39,21 @@ def key_figures(run: dict[str, Any]) -> list[dict[str, Any]]:
                 )
             )
     for agent, found in run["agents"].items():
-        asked = stages.get(f"train-agent/{agent}", {}).get("config", {}).get("until_success")
+        wanted = _wanted(stages.get(f"train-agent/{agent}", {}).get("config", {}), "success")
         stale = stages.get(f"evaluate/{agent}", {}).get("status") == "stale"
         note = _stale(f"{found['episodes']:,} episodes, greedy", stale)
         if found.get("success_rate") is not None:
-            figures.append(_figure(f"{agent} success", found["success_rate"], "share", found["interval"], asked, note))
+            figures.append(_figure(f"{agent} success", found["success_rate"], "share", found["interval"], wanted, note))
         figures.append(_figure(f"{agent} return", found["return_mean"], "number", found["return_interval"], None, note))
     return figures
 
 
-def _wanted(config: dict[str, Any], main: str) -> float | None:
+def _wanted(config: dict[str, Any], main: str) -> Goal | None:
     """What training was to reach; an MSE as the RMSE that it is."""
-    asked: float | None = config.get(f"until_{main}")
-    return math.sqrt(config["until_mse"]) if asked is None and config.get("until_mse") else asked
+    goal = parse(config["until"]) if config.get("until") else None
+    if goal and goal.metric == "mse":
+        goal = Goal("rmse", goal.sense, math.sqrt(goal.bound))
+    return goal if goal and goal.metric == main else None
 
 
 def _stale(note: str, stale: bool) -> str:
@@ -57,18 +61,15 @@ def _stale(note: str, stale: bool) -> str:
 
 
 def _figure(
-    label: str, value: float, kind: str, interval: list[float] | None, asked: float | None, note: str
+    label: str, value: float, kind: str, interval: list[float] | None, asked: Goal | None, note: str
 ) -> dict[str, Any]:
-    less = kind == "rmse"
-    reached = None if asked is None else (value < asked if less else value >= asked)
-    shown = None if asked is None else f"{'below' if less else 'at least'} {format_figure(asked, kind)}"
     return {
         "label": label,
         "value": value,
         "format": kind,
         "interval": interval,
-        "asked": shown,
-        "reached": reached,
+        "asked": f"{asked.words} {format_figure(asked.bound, kind)}" if asked else None,
+        "reached": asked.holds(value) if asked else None,
         "note": note,
     }
 

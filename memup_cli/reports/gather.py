@@ -13,7 +13,8 @@ from stores.manifest import Manifest
 
 from ..errors import UsageProblem
 from ..extras import needs
-from ..options.stage_options import STAGES
+from ..options.common import STAGES
+from ..options.old_names import renewed
 from ..records.runs import again, collect_command, quoted, refresh_collect, refresh_stage
 from ..records.stage_files import log_path, logged
 from .figures import key_figures
@@ -107,7 +108,7 @@ def _stage(manifest: Manifest, name: str) -> dict[str, Any]:
         "job": attempt.get("job", ""),
         "command": attempt.get("command", ""),
         "versions": attempt.get("versions", {}),
-        "config": entry.get("config", {}),
+        "config": renewed(entry.get("config", {})),
         "inputs": {key: str(value)[:DIGEST] for key, value in entry.get("inputs", {}).items()},
         "outputs": outputs,
         "metrics": entry.get("metrics", {}),

@@ -376,8 +376,9 @@ function stageCharts(stage, lines, configs, each) {
   const agent = stage.startsWith("train-agent"), axis = agent ? "steps" : "update";
   const names = [...new Set(lines.flatMap((l) => Object.keys(l.series)))];
   const make = (name) => {
-    const wanted = { validation_rmse: "until_rmse", validation_accuracy: "until_accuracy", test_rmse: "until_rmse", test_accuracy: "until_accuracy", success_rate: "until_success" }[name];
-    const asked = [...new Set(configs.map((c) => c[wanted]).filter((v) => typeof v === "number"))];
+    const wanted = { validation_rmse: "rmse", validation_accuracy: "accuracy", test_rmse: "rmse", test_accuracy: "accuracy", success_rate: "success" }[name];
+    const goals = configs.map((c) => /^([a-z]+)[<>]=?(.+)$/.exec(c.until || "")).filter((g) => g && g[1] === wanted);
+    const asked = [...new Set(goals.map((g) => Number(g[2])))];
     return chart({ title: `${stage}: ${NAMES[name] || words(name)}`, axis, each, kind: kindOf(name), asked: asked.length === 1 ? asked[0] : null,
       series: lines.filter((l) => l.series[name]).map((l) => ({ name: l.name, color: l.color, ...l.series[name] })) });
   };

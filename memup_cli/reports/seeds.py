@@ -5,16 +5,7 @@ from bisect import bisect_left
 from typing import Any
 
 # What does not change a curve: where it was computed, and when it was to stop.
-ASIDE = {
-    "seed",
-    "shards",
-    "slab_memory",
-    "checkpoint_every",
-    "until_rmse",
-    "until_accuracy",
-    "until_mse",
-    "until_success",
-}
+ASIDE = {"seed", "shards", "slab_memory", "checkpoint_every", "until"}
 
 
 def group_runs(runs: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from stores.slab import Slab
 from .. import randomness
 from ..compute.average import move_towards
 from ..errors import UsageProblem
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.contexts import SEEN, TOTALS, CarriedContext, TotalsContext, WindowContext
 from ..predictor.predictor import MemoryModel
 from ..streaming.targets import TARGET

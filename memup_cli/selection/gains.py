@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from .. import randomness
 from ..compute.adam import Adam
 from ..memory.encoders import FieldEncoder, mlp
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..predictor.contexts import Kind
 from ..predictor.predictor import MemoryModel, prediction_losses
 from ..streaming.targets import TARGET

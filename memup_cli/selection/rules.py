@@ -6,7 +6,7 @@ from stores.manifest import Manifest
 from stores.schedule import Visit
 
 from ..errors import StageMissing, UsageProblem
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..records.opening import require
 from ..records.runs import quoted
 from ..selection.choosing import Exploring, chooser, stored_scores, uniform_scores

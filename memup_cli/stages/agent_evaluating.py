@@ -8,8 +8,8 @@ from .. import console
 from ..agents.returns import evaluate
 from ..agents.saved import load_policy
 from ..errors import UsageProblem
-from ..options.agent_options import EvaluateAgentOptions
-from ..options.stage_options import StageOptions
+from ..options.common import StageOptions
+from ..options.evaluate_options import EvaluateAgentOptions
 from ..records.opening import digests, open_run, spec_of
 from .evaluating import write_result
 from .lifecycle import record

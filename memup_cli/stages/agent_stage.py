@@ -21,12 +21,12 @@ from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts, is_extension
 from ..records.opening import digests, open_run, require, spec_of, split_of
-from ..records.runs import altered_weights, now
+from ..records.runs import altered_weights, now, recorded_config
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
 from .lifecycle import attempting, is_up_to_date
 
-BOTH = {"steps", "until_success", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
+BOTH = {"steps", "until", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
 ITERATIONS = 40  # of the steps there are, if they are enough for that with ...
 FEW = 8  # ... this many environments
@@ -141,7 +141,7 @@ def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, rest
     Where even few play more than all the steps, they play once: who asks the predictor of a good memory is right from
     the start, and learning from chance would take many. What was begun goes on as it was.
     """
-    begun = {} if restart else manifest.stages.get(f"train-agent/{options.agent}", {}).get("config", {})
+    begun = {} if restart else recorded_config(manifest, f"train-agent/{options.agent}")
     if begun:
         return {n: v for n, v in begun.items() if n in TrainAgentOptions.model_fields and n != "agent"}
     found: dict[str, Any] = {}

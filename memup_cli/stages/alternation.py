@@ -22,19 +22,21 @@ from ..agents.play.playing import Player
 from ..agents.policies import Policy
 from ..agents.senses import OBSERVATION
 from ..compute.devices import weights_digest
+from ..detector.detection import ScoreConfig
 from ..errors import Interrupted, Stopped
 from ..interrupts import StopFlag
 from ..learning.weights import load_model
 from ..limits import available_cpus
-from ..options.stage_options import TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
 from ..records.opening import split_of
+from ..records.runs import recorded_config
 from ..tasks.spec import TaskOptions, TaskSpec
 from .agent_stage import AgentJob
 from .collect.collection import Collection, collect
 from .lifecycle import continue_command, record
 from .memory.memory_job import resolve as resolve_memory
 from .memory.memory_stage import train_memory
-from .scoring import ScoreConfig, score
+from .scoring import score
 
 EXPLORE = 0.25  # random actions while collecting: where the policy is always right there is no surprise to learn from
 
@@ -167,8 +169,8 @@ def _collect(job: AgentJob, policy: Policy, folder: Path) -> Manifest:
 def _train_memory(job: AgentJob, home: Manifest, number: int) -> dict[str, Any]:
     """Go on with the memory of the round before, on this round's episodes."""
     before = job.manifest if number == 1 else Manifest.load(home.run.parent / f"{number - 1:02d}")
-    entry = job.manifest.stages["train-memory"]["config"]
-    fields = {k: v for k, v in entry.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
+    recorded = recorded_config(job.manifest, "train-memory")
+    fields = {k: v for k, v in recorded.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
     options = TrainMemoryOptions(**fields)
     memory_job = resolve_memory(home.run, options, job.seed + number, job.device, restart=False, quiet=job.quiet)
     summary = train_memory(replace(memory_job, initial=load_model(before, job.options.checkpoint)))

@@ -22,11 +22,11 @@ from ..learning.loop import Course, descend
 from ..learning.update import optimiser_step
 from ..learning.weights import build_baseline, fill
 from ..options.baseline_options import TrainBaselineOptions
-from ..options.stage_options import MB
+from ..options.common import MB
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts
 from ..records.opening import digests, open_run, spec_of, split_of
-from ..records.runs import altered_weights
+from ..records.runs import altered_weights, recorded_config
 from ..selection.importance import Matters
 from ..selection.rules import discount
 from ..tasks.spec import TaskSpec
@@ -85,7 +85,7 @@ def resolve(
     if not len(split_of(manifest, "validation")):
         raise UsageProblem(f"{manifest.run} has no episodes for validation; collect at least 2 training episodes")
     asked = options.model_fields_set
-    begun = {} if restart else manifest.stages.get(f"train-baseline/{options.name}", {}).get("config", {})
+    begun = {} if restart else recorded_config(manifest, f"train-baseline/{options.name}")
     begun = {name: value for name, value in begun.items() if name in TrainBaselineOptions.model_fields}
     options = TrainBaselineOptions(**{**begun, **options.model_dump(exclude_unset=True)})  # goes on as it was
     check_goals(options, spec)

@@ -13,10 +13,11 @@ from ..evaluation.predictions import summary
 from ..evaluation.timeline import timelines
 from ..interrupts import StopFlag
 from ..learning.weights import load_model
-from ..options.baseline_options import EvaluateBaselinesOptions
-from ..options.stage_options import EvaluateOptions, StageOptions
+from ..options.common import StageOptions
+from ..options.evaluate_options import EvaluateBaselinesOptions, EvaluateOptions
+from ..options.until import Goal, parse
 from ..records.opening import digests, open_run, require, require_test, spec_of
-from ..records.runs import quoted
+from ..records.runs import quoted, recorded_config
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .comparison import compare, trained_methods
 from .lifecycle import continue_command, record
@@ -29,7 +30,8 @@ FIGURES = ("rmse", "accuracy", "nll", "mse", "right", "interval", "explained", "
 def evaluate_memory(options: EvaluateOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:
     """How well the memory predicts the steps that matter, beside a predictor without one and the best constant."""
     manifest = open_run(stage.run)
-    config = require(manifest, "train-memory")["config"]
+    require(manifest, "train-memory")
+    config = recorded_config(manifest, "train-memory")
     spec = spec_of(manifest)
     model = load_model(manifest, options.checkpoint).to(device)
     require_test(manifest)
@@ -65,12 +67,17 @@ def evaluate_memory(options: EvaluateOptions, stage: StageOptions, device: torch
 
 def _verdict(found: dict[str, float], config: dict[str, Any], spec: TaskSpec) -> dict[str, Any]:
     """Whether it is solved, if the user (in train-memory) or the task gave a threshold."""
-    for name in ("rmse", "mse", "accuracy"):
-        threshold = config.get(f"until_{name}") or (spec.solved if name in ("rmse", "accuracy") else None)
-        if threshold is not None and name in found:
-            solved = found[name] >= threshold if name == "accuracy" else found[name] < threshold
-            return {"solved": bool(solved), "threshold": {name: threshold}}
-    return {"solved": None}
+    goal = parse(config["until"]) if config.get("until") else _solved(spec)
+    if goal is None or goal.metric not in found:
+        return {"solved": None}
+    return {"solved": goal.reached(found), "goal": str(goal), "threshold": {goal.metric: goal.bound}}
+
+
+def _solved(spec: TaskSpec) -> Goal | None:
+    """What the task calls solved."""
+    if spec.solved is None:
+        return None
+    return Goal("accuracy", ">=", spec.solved) if spec.target_kind == "classes" else Goal("rmse", "<", spec.solved)
 
 
 def evaluate_baselines(options: EvaluateBaselinesOptions, stage: StageOptions, device: torch.device) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from .. import console
 from ..errors import BadInput, RankLost, StageMissing, UsageProblem
 from ..interrupts import StopFlag
 from ..invocation import command_words
-from ..options.stage_options import changed
+from ..options.common import changed
 from ..records.extending import is_extension
 from ..records.growth import growth_since
-from ..records.runs import again, altered_weights, now
+from ..records.runs import again, altered_weights, now, recorded_config
 from ..records.runs import attempt as this_attempt
 
 
@@ -39,9 +39,10 @@ def is_up_to_date(
     if restart or not entry or not (begun or entry["status"] == "complete"):
         return False
     extended = bool(counted) and is_extension(manifest, stage, config, counted)
-    differences = changed(entry["config"], config)
+    recorded_as = recorded_config(manifest, stage)
+    differences = changed(recorded_as, config)
     if differences and not extended:
-        fewer = counted and entry["config"].get(counted, 0) > config[counted]
+        fewer = counted and recorded_as.get(counted, 0) > config[counted]
         why = f" There can be more {counted}, but none can be taken back." if fewer else ""
         raise UsageProblem(
             f"{stage} was run on {manifest.run} with other options: {'; '.join(differences)}.{why} Use --restart to "

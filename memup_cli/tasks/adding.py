@@ -8,7 +8,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
-from .spec import PAPER, StepRule, TaskOptions, TaskSpec
+from .spec import StepRule, TaskOptions, TaskSpec
 
 MARKS = 3
 
@@ -36,14 +36,6 @@ class Add:
             target="target",
             target_kind="scalar",
             evaluate=StepRule("target", 0, equal=False),
-            recipes={
-                "paper": {
-                    **PAPER,
-                    "targets": MARKS,
-                    "context": "totals",
-                    "rollout": 10 if self.options.length < 1000 else 20,
-                }
-            },
         )
 
     @property

@@ -14,7 +14,8 @@ from stores.layout import Field
 
 from ..errors import MemupError, UsageProblem
 from ..options.agent_options import AGENTS, TrainAgentOptions
-from ..options.stage_options import ScoreOptions, TrainMemoryOptions
+from ..options.memory_options import TrainMemoryOptions
+from ..options.score_options import ScoreOptions
 from .own.blame import described
 from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
 

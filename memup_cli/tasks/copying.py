@@ -1,6 +1,6 @@
 """Copy and scattered copy: ten digits at the start, to be given back in order where the input shows a 1."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field as Option
@@ -8,7 +8,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
-from .spec import PAPER, StepRule, TaskOptions, TaskSpec
+from .spec import StepRule, TaskOptions, TaskSpec
 
 SYMBOLS = 10  # digits to remember
 FIRST_DIGIT, LAST_DIGIT = 2, 9
@@ -28,7 +28,6 @@ class Copy:
     vectorised: ClassVar[bool] = True
     checked: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
-    paper_context: ClassVar[dict[str, Any]] = {"targets": SYMBOLS, "context": "window", "window": SYMBOLS + 2}
 
     def __init__(self, options: CopyOptions) -> None:
         self.options = options
@@ -43,7 +42,6 @@ class Copy:
             target_kind="classes",
             classes={"input": LAST_DIGIT + 1, "target": LAST_DIGIT + 1},
             evaluate=StepRule("input", RECALL),
-            recipes={"paper": {**PAPER, "rollout": 10 if self.options.length < 1000 else 20, **self.paper_context}},
         )
 
     @property
@@ -82,8 +80,6 @@ class ScatteredCopy(Copy):
     summary: ClassVar[str] = "Ten digits, to be repeated at ten random later steps."
     example: ClassVar[str] = "scattered-copy --length 520 --run runs/scattered"
     name: ClassVar[str] = "scattered-copy"
-    # Which digit a mark asks for is the number of marks before it: no window shows that, a total does.
-    paper_context: ClassVar[dict[str, Any]] = {"targets": SYMBOLS, "context": "carried"}
 
     def recall_steps(self, rng: np.random.Generator) -> np.ndarray:
         return np.sort(SYMBOLS + rng.choice(self.options.length - SYMBOLS, SYMBOLS, replace=False))

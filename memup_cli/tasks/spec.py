@@ -12,29 +12,6 @@ from stores.layout import Field
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
 
-# The paper's networks for supervised tasks: a layer, two LSTM layers of 128 with dropout, and a plain predictor.
-PAPER = {
-    "cell": "lstm",
-    "horizon": 1.0,
-    "predict_every": 0,
-    "hidden": 128,
-    "context_hidden": 128,
-    "predictor_hidden": 128,
-    "layers": 2,
-    "embedding": 128,
-    "dropout": 0.1,
-    "input_scale": None,
-    "novelty_gates": False,
-    "predictor": "mlp",
-    "spread": "fixed",
-    "replay": 0.0,
-    "starts": 0.0,
-    "rollout_sampling": "all",
-    "at_targets": False,
-    "average": 0.0,
-    "lr": 1e-3,
-}
-
 
 @dataclass(frozen=True)
 class StepRule:
@@ -67,7 +44,7 @@ class TaskSpec:
     cue_at_start: bool = False  # what they depend on: then their step is the dependency length
     solved: float | None = None  # the task is solved with a lower RMSE than this, or a higher accuracy
     near: float | None = None  # numbers: a prediction less than this away from y is as good as right
-    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # options per preset, of score, of agents
+    recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # hints, paper, score, of agents
     parts: tuple[tuple[str, int], ...] = ()  # what the columns of an observation are: names, and how many each has
 
     @property

@@ -9,7 +9,7 @@ from memup_cli.agents.policies import TRUST, build_policy
 from memup_cli.errors import UsageProblem
 from memup_cli.learning.weights import build_model
 from memup_cli.options.agent_options import TrainAgentOptions
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 SPEC = TMaze(TMazeOptions(length=20)).spec

@@ -12,7 +12,7 @@ from memup_cli.agents.policies import build_policy
 from memup_cli.agents.ppo import PPO, draw, played_rows
 from memup_cli.learning.weights import build_model
 from memup_cli.options.agent_options import TrainAgentOptions
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.tasks.mazes.tmaze import TMaze, TMazeOptions
 
 CPU = torch.device("cpu")

@@ -67,7 +67,7 @@ def trained(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def solved(tmp_path_factory) -> Path:
     """A T-Maze-20 with a memory that has solved it."""
-    enough = ["--updates", 2000, "--evaluate-every", 50, "--until-rmse", 0.3]
+    enough = ["--updates", 2000, "--evaluate-every", 50, "--until", "rmse<0.3"]
     return trained_on_a_maze(Memup(tmp_path_factory.mktemp("solved")), *enough)
 
 

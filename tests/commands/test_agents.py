@@ -24,7 +24,7 @@ def remembered(tmp_path_factory, scored) -> Path:
     """A T-Maze-40 with a memory that solves it, to be copied."""
     memup = Memup(tmp_path_factory.mktemp("remembered"))
     shutil.copytree(scored, memup.folder / "run")
-    memup("train-memory", "--run", "run", "--rollout", 10, "--updates", 3000, "--until-rmse", 0.1)
+    memup("train-memory", "--run", "run", "--rollout", 10, "--updates", 3000, "--until", "rmse<0.1")
     return memup.folder / "run"
 
 
@@ -36,7 +36,7 @@ def run(memup, remembered) -> Path:
 
 @pytest.mark.parametrize("agent", ["ppo", pytest.param("qrdqn", marks=pytest.mark.learning)])
 def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
-    options = ["--agent", agent, "--no-outlook", "--steps", 400_000, "--until-success", 0.95, "--envs", 32]
+    options = ["--agent", agent, "--no-outlook", "--steps", 400_000, "--until", "success>=0.95", "--envs", 32]
     trained = memup("train-agent", "--run", "run", *options, "--json").json
     assert trained["steps_per_second"] > 0
     found = memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json
@@ -57,7 +57,18 @@ def test_agents_on_the_memory_solve_the_maze(memup, run, agent):
 
 def test_what_has_succeeded_is_kept_as_it_played(memup, run):
     """QR-DQN can unlearn in one iteration what it could do."""
-    enough = ["--agent", "qrdqn", "--until-success", 0.2, "--steps", 10**6, "--iteration-steps", 12_000, "--envs", 64]
+    enough = [
+        "--agent",
+        "qrdqn",
+        "--until",
+        "success>=0.2",
+        "--steps",
+        10**6,
+        "--iteration-steps",
+        12_000,
+        "--envs",
+        64,
+    ]
     memup("train-agent", "--run", "run", *enough)  # 200 episodes of guesses
     curve = [json.loads(x) for x in (run / "logs/train-agent-qrdqn/metrics.jsonl").read_text().splitlines()]
     assert [("loss" in row) for row in curve] == [False]
@@ -90,7 +101,7 @@ def test_baselines_need_no_memory_and_learn_a_short_maze(memup, agent):
     memup("collect", "tmaze", "--length", 3, "--mode", "LN", "--episodes", 4, "--test-episodes", 1, "--run", "run")
     small = ["--rollout", 4, "--core-hidden", 32, "--iteration-steps", 2048, "--minibatch", 512]
     small += ["--span", 8] if agent == "gtrxl" else []
-    enough = ["--steps", 120_000, "--until-success", 0.97, "--envs", 32]
+    enough = ["--steps", 120_000, "--until", "success>=0.97", "--envs", 32]
     memup("train-agent", "--run", "run", "--agent", agent, *small, *enough)
     found = memup("evaluate", "agent", "--run", "run", "--episodes", 200, "--json").json
     assert found["success_rate"] > 0.95
@@ -281,7 +292,7 @@ def test_an_episode_can_be_recorded(memup):
 
 
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
-    options = [*TRAIN, "--no-outlook", "--steps", 60_000, "--until-success", 0.95]
+    options = [*TRAIN, "--no-outlook", "--steps", 60_000, "--until", "success>=0.95"]
     options += ["--alternate", 2, "--checkpoint-every", 0]
     first = "run/rounds/ppo/01"
     moments = {
@@ -312,5 +323,5 @@ def phase(run: Path) -> str:
 
 @pytest.mark.gpu
 def test_agents_train_on_cuda(memup, run):
-    memup(*TRAIN, "--no-outlook", "--steps", 400_000, "--device", "cuda", "--until-success", 0.95)
+    memup(*TRAIN, "--no-outlook", "--steps", 400_000, "--device", "cuda", "--until", "success>=0.95")
     assert memup("evaluate", "agent", "--run", "run", "--episodes", 100, "--json").json["success_rate"] > 0.9

@@ -35,7 +35,7 @@ def run(memup, copied) -> Path:
 
 
 def test_an_srnn_learns_to_copy_a_whole_sequence(memup, run):
-    options = ["--model", "srnn", "--lr", 0.003, "--batch", 32, "--evaluate-every", 50, "--until-accuracy", 0.9]
+    options = ["--model", "srnn", "--lr", 0.003, "--batch", 32, "--evaluate-every", 50, "--until", "accuracy>=0.9"]
     done = memup("train-baseline", "--run", "run", *options, "--updates", 800, "--json").json
     assert done["accuracy"] >= 0.9  # chance is 1/8
     assert done["updates"] < 800
@@ -170,14 +170,14 @@ def test_numbers_and_actions_train_too(memup):
         done = memup(*SMALL, *options, "--json").json
         assert done["mse"] == pytest.approx(done["rmse"] ** 2)
     assert re.search(r"srnn .*\d to \d", memup("evaluate", "baselines", "--run", "run").out)
-    assert "--until-accuracy" in memup(*SMALL, "--until-accuracy", 0.5, code=2).err
+    assert 'numbers; use "rmse<0.1" or "mse<0.001"' in memup(*SMALL, "--until", "accuracy>=0.5", code=2).err
 
 
 def test_what_cannot_be_done_is_refused(memup, run):
     assert "memup collect" in memup("train-baseline", "--run", "elsewhere", code=3).err
     assert "memup train-baseline" in memup("evaluate", "baselines", "--run", "run", code=3).err
     assert "does not divide" in memup(*SMALL, "--model", "transformer", "--heads", 3, code=2).err
-    assert "--until-mse" in memup(*SMALL, "--until-mse", 0.1, code=2).err
+    assert 'classes; use "accuracy>0.99"' in memup(*SMALL, "--until", "mse<0.1", code=2).err
     outside = memup.folder / "outside"
     outside.mkdir()
     (run / "baseline").symlink_to(outside)

@@ -118,8 +118,8 @@ def test_precedence_flags_then_variables_then_file_then_defaults(memup):
     file = ("--config", "options.toml")
     assert config() == (10_000, 0, 120, "runs/copy-120")
     assert config(*file) == (11, 7, 33, "runs/copy-33")
-    assert config(*file, MEMUP_EPISODES="12", MEMUP_RUN="there") == (12, 7, 33, "there")
-    assert config(*file, "--episodes", 13, MEMUP_EPISODES="12") == (13, 7, 33, "runs/copy-33")
+    assert config(*file, MEMUP_COLLECT_EPISODES="12", MEMUP_RUN="there") == (12, 7, 33, "there")
+    assert config(*file, "--episodes", 13, MEMUP_COLLECT_EPISODES="12") == (13, 7, 33, "runs/copy-33")
     assert not (memup.folder / "runs").exists(), "a dry run writes nothing"
     (memup.folder / "options.toml").write_text("[collect]\nlenght = 33\n")
     assert "lenght" in memup("collect", "copy", *file, code=2).err

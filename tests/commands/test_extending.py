@@ -83,7 +83,7 @@ def test_an_interrupted_training_goes_on_to_more_updates(memup, maze):
 
 
 def test_what_was_good_enough_is_up_to_date_until_more_is_asked(memup, maze):
-    goal = [*MEMORY, "--until-rmse", 100]
+    goal = [*MEMORY, "--until", "rmse<100"]
     assert memup(*goal, "--updates", 40, "--json").json["updates"] == 20
     assert "up to date" in memup(*goal, "--updates", 40).out
     more = memup(*goal, "--updates", 100, "--json").json

@@ -45,7 +45,7 @@ def test_score_finds_the_junctions(memup, scored):
 def test_memory_solves_a_maze_longer_than_its_rollout(memup, maze):
     done = memup(
         *("train-memory", "--run", "run", "--rollout", 4, "--updates", 4000, "--evaluate-every", 250),
-        *("--until-rmse", 0.1, "--json"),
+        *("--until", "rmse<0.1", "--json"),
     ).json
     assert done["rmse"] < 0.1
     assert done["updates"] < 4000
@@ -75,7 +75,7 @@ def test_predicting_only_the_current_step_does_not_reach_that_far(memup, maze):
 def test_distractors_are_told_from_the_junction(memup):
     memup("collect", "tmaze", "--length", 100, "--distractors", 4, "--run", "run")
     memup("score", "--run", "run")
-    assert rmse(memup, "--rollout", 20, "--targets", 3, "--updates", 15000, "--until-rmse", 0.1) < 0.1
+    assert rmse(memup, "--rollout", 20, "--targets", 3, "--updates", 15000, "--until", "rmse<0.1") < 0.1
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_slab_too_small_says_how_much_it_needs(memup):
 
 @pytest.mark.gpu
 def test_training_on_cuda_solves_the_maze(memup, maze):
-    assert rmse(memup, "--rollout", 4, "--updates", 4000, "--until-rmse", 0.1, "--device", "cuda") < 0.1
+    assert rmse(memup, "--rollout", 4, "--updates", 4000, "--until", "rmse<0.1", "--device", "cuda") < 0.1
 
 
 def test_a_batch_log_gets_lines_not_bars(memup, maze):
@@ -188,16 +188,15 @@ def test_a_batch_log_gets_lines_not_bars(memup, maze):
 
 
 def test_goals_are_called_the_same_in_both_trainings(memup, maze):
-    for goal, wanted in (("--until-rmse", 0.5), ("--until-mse", 0.25)):
-        name = goal.removeprefix("--").replace("-", "_")
+    for goal in ("rmse<0.5", "mse<0.25"):
         for stage in ("train-memory", "train-baseline"):
-            assert memup(stage, "--run", "run", "--dry-run", "--json", goal, wanted).json["config"][name] == wanted
-    refused = memup("train-baseline", "--run", "run", "--dry-run", "--until-accuracy", 0.5, code=2)
-    assert "use --until-rmse" in refused.err
+            assert memup(stage, "--run", "run", "--dry-run", "--json", "--until", goal).json["config"]["until"] == goal
+    refused = memup("train-baseline", "--run", "run", "--dry-run", "--until", "accuracy>=0.5", code=2)
+    assert 'use "rmse<0.1" or "mse<0.001"' in refused.err
 
 
 def test_a_training_ends_with_a_small_enough_squared_error(memup, maze):
-    options = ["--updates", 300, "--evaluate-every", 25, "--until-mse", 100]
+    options = ["--updates", 300, "--evaluate-every", 25, "--until", "mse<100"]
     assert memup("train-memory", "--run", "run", *options, "--json").json["updates"] == 25
 
 

@@ -99,7 +99,7 @@ WRONG = {
     "column": "`evaluate` has the column 70 of 'input'; it can be 0 to 1",
     "columns": "`evaluate` has no column, but the rows of 'input' have shape (2,)",
     "preset": "`recipes` has 'quick'; it can have: hints, paper, score, ppo",
-    "option": "`recipes['hints']` has 'rolout'; it can have: preset, rollout",
+    "option": "`recipes['hints']` has 'rolout'; it can have: targets, select",
     "value": "`recipes['score']` has a wrong updates",
     "agent": "`recipes['ppo']` has a wrong lr",
     "dtype": "field 'input' has dtype float33, which the store does not take",

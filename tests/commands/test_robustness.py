@@ -146,7 +146,13 @@ def test_an_unreadable_manifest_is_an_io_error(memup):
 def test_a_stopped_agent_keeps_its_start_and_names_what_variables_gave(memup):
     memup("collect", "tmaze", "--length", 3, "--episodes", 4, "--test-episodes", 1, "--run", "run")
     options = ["--agent", "ppo-lstm", "--steps", 10_000_000, "--iteration-steps", 50, "--envs", 4, "--rollout", 4]
-    given = {"MEMUP_RUN": "run", "MEMUP_SEED": "3", "MEMUP_STEPS": "7", "MEMUP_QUIET": "1", "MEMUP_JSON": "0"}
+    given = {
+        "MEMUP_RUN": "run",
+        "MEMUP_SEED": "3",
+        "MEMUP_TRAIN_AGENT_STEPS": "7",
+        "MEMUP_QUIET": "1",
+        "MEMUP_JSON": "0",
+    }
     command = ["train-agent", *options, "--checkpoint-every", 0, "--restart"]
     process = memup.held(*command, env=given, at="run/agent/ppo-lstm/checkpoint-*.pt", nth=3)
     started = Manifest.load(memup.folder / "run").stages["train-agent/ppo-lstm"]["started"]

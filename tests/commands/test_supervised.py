@@ -36,7 +36,7 @@ def test_digits_are_copied_over_more_steps_than_gradients_flow_through(memup):
     memup("collect", "copy", "--length", 30, "--episodes", 3000, "--test-episodes", 200, "--run", "run")
     memup("score", "--run", "run", "--updates", 200)
     options = ["--rollout", 5, "--hidden", 64, "--updates", 1500, "--evaluate-every", 500]
-    done = memup("train-memory", "--run", "run", *options, "--until-accuracy", 0.6, "--json").json
+    done = memup("train-memory", "--run", "run", *options, "--until", "accuracy>=0.6", "--json").json
     assert done["accuracy"] > 0.35  # chance: 0.125; many steps more make it 1
     found = memup("evaluate", "memory", "--run", "run", "--json").json
     assert found["accuracy"] == pytest.approx(done["accuracy"], abs=0.05)  # of other episodes
@@ -78,7 +78,7 @@ def test_what_is_not_given_comes_from_the_plan_or_from_the_paper(memup, prepared
     assert memup(*plan, "--preset", "paper", "--layers", 1).json["config"]["layers"] == 1
     assert memup(*plan, "--select", "current").json["config"]["context"] == "point"
     assert "--context point" in memup(*plan, "--select", "current", "--context", "window", code=2).err
-    assert "--until-rmse" in memup(*plan, "--until-rmse", 0.1, code=2).err
+    assert "accuracy>0.99" in memup(*plan, "--until", "rmse<0.1", code=2).err
     assert "--spread learned" in memup(*plan, "--spread", "learned", code=2).err
     assert "use classifier" in memup(*plan, "--detector", "quantile", code=2).err
     assert "leave none of the batch" in memup(*plan, "--starts", 0.6, "--replay", 0.5, code=2).err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.choosing import stored_scores
 from memup_cli.selection.gains import SIGNIFICANT

@@ -86,7 +86,7 @@ def stopped_in_training(forks: Forks, places, prepare, calls: int) -> Path:
 def test_what_is_reached_while_a_signal_comes_is_complete(forks, places, prepare, tally):
     """Otherwise the next attempt would train beyond the update where an undisturbed one ends."""
     folder = fresh(places, prepare(MEMORY_STAGE))
-    command = [*MEMORY_STAGE.command, "--until-rmse", "1000", "--checkpoint-every", "1000"]
+    command = [*MEMORY_STAGE.command, "--until", "rmse<1000", "--checkpoint-every", "1000"]
     last = forks.count_calls(folder, command)
     digest = Manifest.load(folder / "run").stages["train-memory"]["weights"]
     for at in range(last - 40, last, 4):

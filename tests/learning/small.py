@@ -9,7 +9,7 @@ import torch
 from memup_cli.compute.world import ALONE, World
 from memup_cli.learning.learner import MemoryLearner
 from memup_cli.learning.weights import build_model
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.selection.candidates import gather_candidates
 from memup_cli.selection.choosing import chooser, preparing

@@ -9,7 +9,7 @@ from memup_cli.learning.stretches import Walked, draw, one_of_a_stretch
 from memup_cli.learning.update import WEIGHT, next_batch, rollout_loss
 from memup_cli.learning.weights import build_model
 from memup_cli.memory.cells import boundaries
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.candidates import TargetTables, gather_candidates, query_fields
 from memup_cli.selection.choosing import chooser, preparing, stored_scores

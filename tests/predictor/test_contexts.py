@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memup_cli.learning.weights import build_model
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.predictor.contexts import SEEN
 from memup_cli.selection.candidates import distinct, gather_candidates
 from memup_cli.selection.gumbel import suffix_top

@@ -3,7 +3,7 @@
 import torch
 
 from memup_cli.learning.weights import build_model
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.tasks.adding import Add, AddOptions
 
 

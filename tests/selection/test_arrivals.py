@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from memup_cli.errors import UsageProblem
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.predictor.contexts import SEEN
 from memup_cli.predictor.predictor import MemoryModel
 from memup_cli.selection.arrivals import Arrivals

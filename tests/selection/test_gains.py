@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memup_cli.memory.encoders import FieldEncoder
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.predictor.predictor import prediction_losses
 from memup_cli.selection.candidates import Candidates, TargetTables, compacted, gather_candidates, query_fields
 from memup_cli.selection.gains import SPARE, WARM_UP, Gains

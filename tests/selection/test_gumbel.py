@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memup_cli.options.stage_options import TrainMemoryOptions
+from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, split_of
 from memup_cli.selection.choosing import Exploring, LongScores, chooser, stored_scores, uniform_scores
 from memup_cli.selection.gumbel import perturb, select, suffix_top

@@ -135,7 +135,7 @@ def scored(tmp_path_factory):
 
 TRAIN = ["train-memory", "--run", "run", "--updates", 1500, "--batch", 4, "--hidden", 8, "--predictor-hidden", 8]
 TRAIN += ["--evaluate-episodes", 5, "--targets", 2, "--rollout", 2, "--lr", 0.003]
-TRAIN += ["--evaluate-every", 25, "--until-accuracy", 1e-3]  # at once: the race is what counts here
+TRAIN += ["--evaluate-every", 25, "--until", "accuracy>=1e-3"]  # at once: the race is what counts here
 
 
 def recorded(memup: Memup) -> dict:

@@ -20,7 +20,7 @@ from stores.writer import ShardWriter
 from ... import console
 from ...errors import BadInput, UsageProblem
 from ...interrupts import StopFlag
-from ...options.stage_options import changed
+from ...options.common import changed
 from ...records.growth import fixed, grown_from, is_more, sizes
 from ...records.runs import STORED, attempt, now, quoted, refresh_collect, shard_path, shard_ranges
 from ...tasks.checks import told

@@ -1,7 +1,7 @@
 """Options of train-memory that have no effect beside others: given, they are a mistake, and refused."""
 
 from ...errors import UsageProblem
-from ...options.stage_options import TrainMemoryOptions
+from ...options.memory_options import TrainMemoryOptions
 from ...tasks.spec import TaskSpec
 from .memory_job import MemoryJob
 

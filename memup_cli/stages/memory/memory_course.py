@@ -10,7 +10,8 @@ from ...learning.goals import reached
 from ...learning.learner import MemoryLearner
 from ...learning.loop import Course
 from ...learning.weights import build_model
-from ...options.stage_options import MB, TrainMemoryOptions
+from ...options.common import MB
+from ...options.memory_options import TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.opening import split_of
 from ...selection.candidates import Candidates, gather_candidates

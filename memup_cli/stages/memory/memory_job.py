@@ -13,10 +13,14 @@ from ...compute.devices import weights_digest
 from ...errors import UsageProblem
 from ...learning.goals import check_goals
 from ...memory.encoders import FieldEncoder
-from ...options.stage_options import MB, TrainMemoryOptions
+from ...options.common import MB
+from ...options.memory_options import TrainMemoryOptions
+from ...options.old_names import renewed
+from ...options.presets import paper
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.opening import check_window, digests, open_run, require_validation, spec_of, split_of
+from ...records.runs import recorded_config
 from ...selection.rules import discount, probe_tells, scored_by
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
@@ -112,7 +116,7 @@ def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
 
 def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
     """The training that a run records; to be measured, not to be run again."""
-    config = manifest.stages["train-memory"]["config"]
+    config = recorded_config(manifest, "train-memory")
     fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
     options = TrainMemoryOptions(**fields)
     return MemoryJob(
@@ -140,15 +144,16 @@ def _planned(
     if begun:
         plan = Plan.from_json(begun.get("plan", {"choices": [], "rivals": []}))
         why = {choice.option: choice.why for choice in plan.choices}
-        known = {n: v for n, v in begun["config"].items() if n in TrainMemoryOptions.model_fields}
+        recorded = recorded_config(manifest, "train-memory")
+        known = {n: v for n, v in recorded.items() if n in TrainMemoryOptions.model_fields}
         known |= {
             name: value for name, value in TrainMemoryOptions().model_dump().items() if name in set(NEWER) - {*known}
         }
         choices = [Choice(n, v, why.get(n, BEGUN)) for n, v in known.items() if n not in ("detector", "gamma")]
         return Plan(tuple(choices), plan.rivals)
     if options.preset == "paper":
-        paper = spec.recipes.get("paper", {})
-        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in paper.items()))
+        preset = paper(manifest.task["name"], manifest.task["options"].get("length", 0), spec.recipes)
+        return Plan(tuple(Choice(name, value, "as in the paper") for name, value in preset.items()))
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     if detector and probe_tells(manifest) and not {"select", "scores", "detector"} & set(given):
@@ -158,7 +163,7 @@ def _planned(
 
 def _hinted(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, Any]:
     """What is given, before what a task hints at."""
-    hints = {} if options.preset == "paper" else spec.recipes.get("hints", {})
+    hints = {} if options.preset == "paper" else renewed(spec.recipes.get("hints", {}))
     return {**hints, **options.model_dump(exclude_unset=True)}
 
 

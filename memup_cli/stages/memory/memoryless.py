@@ -15,6 +15,7 @@ from ...evaluation.predictions import Predictions, predict_split
 from ...interrupts import StopFlag
 from ...learning.loop import descend
 from ...learning.weights import fill, restore, save_model
+from ...options.old_names import renewed
 from ...predictor.predictor import MemoryModel
 from ...records import checkpoint
 from ...records.opening import split_of
@@ -68,7 +69,7 @@ def without_memory(job: MemoryJob) -> MemoryJob:
     plain |= {"replay": 0.0, "starts": 0.0, "rollout_sampling": "all", "average": 0.05, "evaluate_every": 200}
     plain |= {"lr": 3e-3, "lr_end": 0.1, "clip": 1.0, "checkpoint_every": 500}
     plain |= {"updates": min(LONGER * job.options.updates, MOST_UPDATES)}
-    plain |= {"until_rmse": None, "until_mse": None, "until_accuracy": None}
+    plain |= {"until": None}
     return replace(job, options=job.options.model_copy(update=plain), initial=None, earlier=(), stage="memoryless")
 
 
@@ -141,6 +142,8 @@ def _is_described(folder: Path, described: dict[str, Any]) -> bool:
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
-    with contextlib.suppress(StoreError):  # missing or damaged: it is made again
-        return read_json(folder / DESCRIPTION)
+    with contextlib.suppress(StoreError, KeyError, TypeError, AttributeError):  # missing or damaged: it is made again
+        found = read_json(folder / DESCRIPTION)
+        begun = {**found["begun"], "config": renewed(found["begun"]["config"])}
+        return {**found, "begun": begun}
     return {}

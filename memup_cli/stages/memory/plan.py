@@ -6,7 +6,7 @@ Where they cannot tell, there are rivals: short trainings that race on the valid
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...options.stage_options import TrainMemoryOptions
+from ...options.memory_options import TrainMemoryOptions
 from .facts import Facts
 
 BEGUN = "as it was begun"  # why an option is not planned anew

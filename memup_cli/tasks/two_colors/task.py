@@ -128,9 +128,9 @@ class TwoColors:
     @property
     def recipes(self) -> dict[str, dict[str, Any]]:
         """Gradients through one step: of an episode's images, an update sees four."""
-        paper = {"rollout": 1, "targets": 3, "hidden": 128}
+        hints = {"rollout": 1, "targets": 3, "hidden": 128}
         often = {"updates": 4000, "evaluate_every": 1000, "evaluate_episodes": 50}
-        memory = {"hints": {**paper, **often}, "paper": paper, "score": {"hidden": 128, "updates": 600}}
+        memory = {"hints": {**hints, **often}, "score": {"hidden": 128, "updates": 600}}
         play = {"envs": 8, "iteration_steps": 4096, "hidden": 256}
         on_memory = {**play, "eyes": "memory", "outlook": True, "checkpoint": "best"}
         imitating = {"eyes": "imitated", "imitate": 3, "prefer": 2.0, "gamma": 0.98}  # credit ends with an approach
