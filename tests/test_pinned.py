@@ -93,7 +93,7 @@ CELLS: dict[str, tuple[str, ...]] = {
     "totals": ("scattered scored", f"{MEMORY} --updates 8 --context totals", "evaluate memory"),
     "carried": ("scattered scored", f"{MEMORY} --updates 8 --context carried --context-hidden 8"),
     "as the paper": ("scattered scored", f"{MEMORY} --updates 4 --preset paper"),
-    "raced": ("scattered scored", f"{MEMORY} --updates 1500 --until-accuracy 0.01 --lr 0.03"),
+    "raced": ("scattered scored", f"{MEMORY} --updates 1500 --until accuracy>=0.01 --lr 0.03"),
     "window": (
         "add scored",
         f"{MEMORY} --updates 8 --context window --context-hidden 8 --spread learned --starts 0.25",
