@@ -8,6 +8,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
+from .equal_lengths import EqualLengths
 from .spec import StepRule, TaskOptions, TaskSpec
 
 MARKS = 3
@@ -17,8 +18,9 @@ class AddOptions(TaskOptions):
     length: int = Option(100, ge=MARKS, le=100_000_000, description="Steps of a sequence (T).")
 
 
-class Add:
+class Add(EqualLengths):
     Options = AddOptions
+    name: ClassVar[str] = "add"
     summary: ClassVar[str] = "Two marked numbers, their sum at a third mark."
     example: ClassVar[str] = "add --length 500 --episodes 20000"
     vectorised: ClassVar[bool] = True
@@ -39,19 +41,8 @@ class Add:
         )
 
     @property
-    def run_name(self) -> str:
-        return f"add-{self.options.length}"
-
-    @property
     def default_episodes(self) -> tuple[int, int]:
         return 10_000, 1000
-
-    @property
-    def max_length(self) -> int:
-        return self.options.length
-
-    def typical_length(self, seed: int) -> int:
-        return self.options.length
 
     def episode(self, seed: int) -> Episode:
         rng = np.random.Generator(np.random.PCG64(seed))

@@ -8,6 +8,7 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
+from .equal_lengths import EqualLengths
 from .spec import StepRule, TaskOptions, TaskSpec
 
 SYMBOLS = 10  # digits to remember
@@ -19,7 +20,7 @@ class CopyOptions(TaskOptions):
     length: int = Option(120, ge=2 * SYMBOLS, le=100_000_000, description="Steps of a sequence (T).")
 
 
-class Copy:
+class Copy(EqualLengths):
     """The ten recall marks are the last ten steps."""
 
     Options = CopyOptions
@@ -45,19 +46,8 @@ class Copy:
         )
 
     @property
-    def run_name(self) -> str:
-        return f"{self.name}-{self.options.length}"
-
-    @property
     def default_episodes(self) -> tuple[int, int]:
         return 10_000, 1000
-
-    @property
-    def max_length(self) -> int:
-        return self.options.length
-
-    def typical_length(self, seed: int) -> int:
-        return self.options.length
 
     def recall_steps(self, rng: np.random.Generator) -> np.ndarray:
         return np.arange(self.options.length - SYMBOLS, self.options.length)

@@ -13,6 +13,7 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ...errors import UsageProblem
+from ..equal_lengths import EqualLengths
 from ..spec import StepRule, TaskOptions, TaskSpec
 from .mnist import CLASSES, Images, read_splits
 
@@ -51,8 +52,9 @@ def permutation(seed: int, length: int) -> np.ndarray:
     return np.argsort(words, kind="stable")
 
 
-class PermutedMNIST:
+class PermutedMNIST(EqualLengths):
     Options = PermutedMNISTOptions
+    name: ClassVar[str] = "pmnist"
     summary: ClassVar[str] = "MNIST pixel by pixel in a fixed random order, the digit asked for at the end."
     example: ClassVar[str] = "pmnist --length 784 --data-dir /data/mnist"
     vectorised: ClassVar[bool] = True
@@ -94,19 +96,8 @@ class PermutedMNIST:
         return {"hints": hints, "score": {"window": 1}}
 
     @property
-    def run_name(self) -> str:
-        return f"pmnist-{self.options.length}"
-
-    @property
     def default_episodes(self) -> tuple[int, int]:
         return 60_000, 10_000
-
-    @property
-    def max_length(self) -> int:
-        return self.options.length
-
-    def typical_length(self, seed: int) -> int:
-        return self.options.length
 
     def load(self, seed: int, episodes: dict[str, int], note: Callable[[str], None]) -> dict[str, Any]:
         """Read the images; what the manifest says of them tells two data sets or two orders apart."""
