@@ -14,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..memory.cells import LinearMemory, RecurrentMemory, Shape, State
+from ..memory.cells import Shape, State
 from ..memory.encoders import FieldEncoder, mlp
+from ..memory.linear import LinearMemory
+from ..memory.recurrent import RecurrentMemory
 from ..predictor.predictor import prediction_losses
 from ..tasks.spec import TaskSpec
 from .cores import GTrXLCore

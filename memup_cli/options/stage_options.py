@@ -2,9 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from ..registries import CELLS
+from .choices import OneOf
 
 MB = 10**6  # bytes; what options count in, and what is shown
 STAGES = ("collect", "score", "train-memory", "train-baseline", "train-agent", "evaluate")
@@ -194,10 +197,9 @@ class TrainMemoryOptions(BaseModel):
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: that of the scores).")
-    cell: Literal["lstm", "gru", "mingru", "none"] = Field(
+    cell: Annotated[str, OneOf(CELLS)] = Field(
         "lstm",
-        description="Memory cell; mingru: a linear recurrence, quick over many steps; none: what the predictor can do "
-        "without.",
+        description=f"Memory cell; {CELLS.summary}.",
         json_schema_extra=NETWORK,
     )
     hidden: int = Field(64, ge=1, le=16_384, description="Size of the memory state.", json_schema_extra=NETWORK)

@@ -12,8 +12,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..memory.cells import RecurrentMemory, Shape, State
+from ..memory.cells import Shape, State
 from ..memory.encoders import FieldEncoder, mlp
+from ..memory.recurrent import RecurrentMemory
 from ..tasks.spec import TaskSpec
 
 Kind = Literal["point", "window", "carried", "totals"]

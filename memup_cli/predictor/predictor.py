@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..memory.cells import CELLS, Shape, State
+from ..memory.cells import Shape, State, build_cell
 from ..memory.encoders import FieldEncoder, mlp
 from ..memory.standard import Standard
 from ..streaming.moments import Moments
@@ -119,7 +119,7 @@ class MemoryModel(nn.Module):
         closed = standard and config.get("novelty_gates", False)
         self.inputs = FieldEncoder(spec, spec.memory_input, standard=standard)
         shape = Shape(config["hidden"], **common, input_scale=config["input_scale"], standard=standard, closed=closed)
-        self.memory = CELLS[config["cell"]](self.inputs.size, shape, horizon)
+        self.memory = build_cell(config["cell"], self.inputs.size, shape, horizon)
         shape = Shape(config["context_hidden"], **common, input_scale=config["context_scale"])
         self.context = build_context(spec, config["context"], shape, config["window"], horizon, units=standard)
         self.spread = config.get("spread", "fixed")

@@ -12,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from stores.errors import StoreError, UnsafePath
 from stores.layout import Field
 
+from ..blame import described
 from ..errors import MemupError, UsageProblem
 from ..options.agent_options import AGENTS, TrainAgentOptions
 from ..options.stage_options import ScoreOptions, TrainMemoryOptions
-from .own.blame import described
 from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
 
 KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])

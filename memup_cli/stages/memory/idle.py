@@ -2,6 +2,7 @@
 
 from ...errors import UsageProblem
 from ...options.stage_options import TrainMemoryOptions
+from ...registries import CELLS
 from ...tasks.spec import TaskSpec
 from .memory_job import MemoryJob
 
@@ -14,7 +15,7 @@ _OF_CONTEXTS = ("window", "context_hidden")
 def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
     """What has no effect with these options, and because of which."""
     rules = (
-        (options.cell == "none", _OF_THE_STATE, "--cell none has no state"),
+        (not CELLS.entry(options.cell).remembers, _OF_THE_STATE, f"--cell {options.cell} has no state"),
         (options.select == "current", _OF_TARGETS + _OF_SCORES, "--select current predicts every step as it is read"),
         (options.select == "uniform", _OF_SCORES, "--select uniform draws from all steps alike"),
         (options.scores == "online", ("detector",), "--scores online are the model's own errors"),

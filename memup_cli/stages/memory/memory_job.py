@@ -11,11 +11,15 @@ from stores.slab import SlabTooSmall, fit
 
 from ...errors import UsageProblem
 from ...learning.goals import check_goals
+from ...memory.cell_checks import check_cell
 from ...memory.encoders import FieldEncoder
+from ...options.command_line import build
 from ...options.stage_options import MB, TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
+from ...registries import CELLS
+from ...registry import in_words
 from ...selection.rules import discount, probe_tells, scored_by
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
@@ -76,14 +80,17 @@ def resolve(
     plan = _planned(manifest, spec, options, given, begun)
     options = _short_stretches(plan.options(given), int(split_of(manifest, "train").lengths.max()))
     check_goals(options, spec)
+    check_cell(options.cell, quiet)
     if options.context == "window" and "window" in asked:
         check_window(manifest, options.window)
     if options.select == "current" and options.context != "point":
         raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
     if options.rollout_sampling == "priority" and options.context == "carried":
         raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
-    if options.novelty_gates and (options.cell != "lstm" or FieldEncoder(spec, spec.memory_input).images):
-        raise UsageProblem("--novelty-gates is for --cell lstm, and for inputs that are not images")
+    gated = CELLS.entry(options.cell).novelty_gates
+    if options.novelty_gates and (not gated or FieldEncoder(spec, spec.memory_input).images):
+        names = in_words(tuple(name for name, cell in CELLS.built_in.items() if cell.novelty_gates))
+        raise UsageProblem(f"--novelty-gates is for --cell {names}, and for inputs that are not images")
     if options.spread == "learned" and spec.target_kind == "classes":
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
     if options.context == "totals" and FieldEncoder(spec, spec.query).images:
@@ -111,8 +118,7 @@ def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
 def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
     """The training that a run records; to be measured, not to be run again."""
     config = manifest.stages["train-memory"]["config"]
-    fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
-    options = TrainMemoryOptions(**fields)
+    options = build(TrainMemoryOptions, {name: value for name, value in config.items() if name != "detector"})
     return MemoryJob(
         manifest,
         spec_of(manifest),

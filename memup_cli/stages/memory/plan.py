@@ -6,7 +6,9 @@ Where they cannot tell, there are rivals: short trainings that race on the valid
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...options.command_line import build
 from ...options.stage_options import TrainMemoryOptions
+from ...registries import CELLS
 from .facts import Facts
 
 BEGUN = "as it was begun"  # why an option is not planned anew
@@ -33,7 +35,7 @@ class Plan:
 
     def options(self, given: dict[str, Any]) -> TrainMemoryOptions:
         """What is given comes first."""
-        return TrainMemoryOptions(**{**{choice.option: choice.value for choice in self.choices}, **given})
+        return build(TrainMemoryOptions, {**{choice.option: choice.value for choice in self.choices}, **given})
 
     def undecided(self, given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """The rivals that differ in what is not given; of ways to select, those that fit what is."""
@@ -99,7 +101,7 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
     if facts.numbers:
         draft("what cannot be known yet counts less", spread="learned")
     if facts.rare and not facts.images:
-        if given.get("cell", "lstm") == "lstm":
+        if CELLS.entry(given.get("cell", "lstm")).novelty_gates:
             draft("some inputs are rare", novelty_gates=True)
         if given.get("select") != "current":
             draft("some inputs are rare", replay=0.5)

@@ -13,9 +13,9 @@ from pydantic import Field as Option
 from stores.groups import Episode
 from stores.layout import Field
 
+from ...blame import described
 from ...errors import BadInput, FailedEpisode, UsageProblem
 from ..spec import PREVIOUS_ACTION, TaskSpec
-from .blame import described
 from .imports import import_code
 from .matters import HELP as MATTERS
 from .matters import EnvironmentOptions, Matters, with_rule

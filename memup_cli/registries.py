@@ -1,0 +1,29 @@
+"""What is built in of each kind: one line each. The option's choices, its help and the docs follow from here.
+
+docs/extending.md says what a module must have; cells and detectors can also come from other packages.
+"""
+
+from dataclasses import dataclass
+
+from .registry import Entry, Registry
+
+
+@dataclass(frozen=True)
+class CellEntry(Entry):
+    """A memory cell: called with the number of inputs, a Shape and the length of the horizon (memory/cells.py)."""
+
+    remembers: bool = True  # False: it has no state that options could be about
+    novelty_gates: bool = False  # it can begin closed to usual inputs
+
+
+CELLS = Registry(
+    "memory cell",
+    {
+        "lstm": CellEntry("memup_cli.memory.recurrent:lstm", novelty_gates=True),
+        "gru": CellEntry("memup_cli.memory.recurrent:gru"),
+        "mingru": CellEntry("memup_cli.memory.linear:LinearMemory", "a linear recurrence, quick over many steps"),
+        "none": CellEntry("memup_cli.memory.nothing:NoMemory", "what the predictor can do without", remembers=False),
+    },
+    unknown=CellEntry(""),
+    group="memup.cells",
+)

@@ -1,0 +1,131 @@
+"""Memory cells and detectors of other packages: found, trained with, and told what is wrong with them."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from memup_cli.errors import UsageProblem
+from memup_cli.memory.cell_checks import check_cell
+from memup_cli.registry import plugged_in
+from tests.plugins import install
+
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+FEW = ["--updates", 6, "--batch", 4, "--evaluate-every", 3, "--run", "run"]
+
+
+def example(title: str) -> str:
+    """The Python of a section of docs/extending.md."""
+    section = re.split(r"^## ", PAGE.partition(f"\n## {title}\n")[2], flags=re.MULTILINE)[0]
+    return "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
+
+
+CELLS = """
+import torch
+from torch import nn
+from memup_cli.memory.recurrent import gru
+
+class Good(nn.Module):
+    def __init__(self, inputs, shape, horizon):
+        super().__init__()
+        self.size, self.layer = shape.size, nn.Linear(inputs, shape.size)
+    def initial(self, batch):
+        return (torch.zeros(batch, self.size),)
+    def forward(self, x, state):
+        h = state[0].unsqueeze(1) + self.layer(x).cumsum(1)
+        return h, (h[:, -1],)
+
+class NoState(Good):
+    initial = None
+class Sized(Good):
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.size = 5
+class Ones(Good):
+    def initial(self, batch):
+        return (torch.ones(batch, self.size),)
+class Bare(Good):
+    def initial(self, batch):
+        return torch.zeros(batch, self.size)
+class Last(Good):
+    def forward(self, x, state):
+        h, state = super().forward(x, state)
+        return h[:, -1], state
+class Grows(Good):
+    def forward(self, x, state):
+        h, state = super().forward(x, state)
+        return h, (*state, *state)
+class Whole(Good):
+    def forward(self, x, state):
+        h, state = super().forward(x, state)
+        return h / x.shape[1], state
+class Fails(Good):
+    def forward(self, x, state):
+        return x @ x, state
+def none(inputs, shape, horizon):
+    return None
+word = "lstm"
+"""
+WRONG_CELLS = {
+    "nostate": ("NoState", "it has no `initial`"),
+    "sized": ("Sized", "its `size` is 5; it must be that of the Shape, here 8"),
+    "ones": ("Ones", "`initial` gives other numbers than zeros"),
+    "bare": ("Bare", "it must give a tuple of float tensors (2, n)"),
+    "last": ("Last", "`forward` gives m (2, 8); it must be (B, r, size), here (2, 5, 8)"),
+    "grows": ("Grows", "`forward` gives the state ((2, 8), (2, 8)); it must be like that of `initial`, ((2, 8))"),
+    "whole": ("Whole", "`forward` of many steps gives other states than one call for each step"),
+    "fails": ("Fails", "fails: RuntimeError"),
+    "nothing": ("none", "it makes None; it must make a torch.nn.Module"),
+    "word": ("word", "it is 'lstm'; it must be a class"),
+    "missing": ("Missing", "does not load: AttributeError"),
+}
+
+
+@pytest.fixture
+def plugins(tmp_path_factory, monkeypatch):
+    """Installs a package, and has this process look for plug-ins anew; returns the environment that finds it."""
+
+    def look(source: str, entries: dict[str, str], group: str) -> dict[str, str]:
+        folder = tmp_path_factory.mktemp("site")
+        env = install(folder, source, entries, group=group)
+        monkeypatch.syspath_prepend(folder)
+        plugged_in.cache_clear()
+        return env
+
+    yield look
+    plugged_in.cache_clear()
+    sys.modules.pop("plugin", None)
+
+
+@pytest.fixture
+def cells(plugins):
+    places = {name: place for name, (place, _) in WRONG_CELLS.items()}
+    return plugins(CELLS, {**places, "good": "Good", "gru": "gru"}, "memup.cells")
+
+
+def test_the_cell_of_the_documentation_is_trained_and_evaluated(memup, maze):
+    env = install(memup.folder / "site", example("A memory cell"), {"traces": "Traces"}, group="memup.cells")
+    own = {"env": env, "new_interpreter": True}  # one that has not looked for plug-ins yet
+    assert "traces" in memup("train-memory", "--help", **own).out
+    assert memup("train-memory", "--cell", "traces", *FEW, "--json", **own).json["updates"] == 6
+    assert memup("evaluate", "memory", "--run", "run", "--json", **own).json["episodes"] > 0
+    memup("train-agent", "--run", "run", "--steps", 200, "--envs", 4, **own)
+    assert "there is no memory cell 'traces'" in memup("evaluate", "memory", "--run", "run", code=2).err
+
+
+@pytest.mark.parametrize("name", WRONG_CELLS)
+def test_what_is_wrong_with_a_cell_is_told(cells, name):
+    with pytest.raises(UsageProblem) as refused:
+        check_cell(name)
+    assert WRONG_CELLS[name][1] in str(refused.value)
+    assert f"the memory cell {name!r} (plugin:" in str(refused.value)
+
+
+def test_wrong_cells_are_told_before_anything_is_trained_and_do_not_harm_the_others(memup, maze, cells):
+    own = {"env": cells, "new_interpreter": True}
+    assert "its `size` is 5" in memup("train-memory", "--cell", "sized", *FEW, code=2, **own).err
+    assert not (maze / "memory").exists()
+    memup("train-memory", "--cell", "good", *FEW, **own)
+    said = memup("train-memory", "--cell", "gru", *FEW, "--restart", **own).err
+    assert "gru is the memory cell of the package memup; that of plugin has the same name and is not used" in said
