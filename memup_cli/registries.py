@@ -16,6 +16,13 @@ class CellEntry(Entry):
     novelty_gates: bool = False  # it can begin closed to usual inputs
 
 
+@dataclass(frozen=True)
+class DetectorEntry(Entry):
+    """A kind of detector, as detector/kinds.py has them."""
+
+    targets: tuple[str, ...] = ()  # kinds of target that it can predict; of a plug-in, its class says it
+
+
 CELLS = Registry(
     "memory cell",
     {
@@ -26,4 +33,24 @@ CELLS = Registry(
     },
     unknown=CellEntry(""),
     group="memup.cells",
+)
+
+PROBE = "probe"  # trained with what came before each step, beside a detector of surprise
+
+DETECTORS = Registry(
+    "detector",
+    {  # the first one that suits a target is its default: its scores should not look at y
+        "quantile": DetectorEntry(
+            "memup_cli.detector.kinds:Quantile", "the spread of the return's quantiles", ("scalar", "return")
+        ),
+        "classifier": DetectorEntry("memup_cli.detector.kinds:Classifier", "of the class probabilities", ("classes",)),
+        "regression": DetectorEntry("memup_cli.detector.kinds:Regression", "the error", ("scalar", "return")),
+        PROBE: DetectorEntry(
+            "memup_cli.detector.kinds:Gain",
+            "also how much of it the past explains, for --select utility",
+            ("classes", "scalar", "return"),
+        ),
+    },
+    unknown=DetectorEntry(""),
+    group="memup.detectors",
 )

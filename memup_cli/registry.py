@@ -44,7 +44,7 @@ def in_words(names: tuple[str, ...]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Registry(Generic[Kind]):
     what: str  # "memory cell"
     built_in: Mapping[str, Kind]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..registries import CELLS
+from ..registries import CELLS, DETECTORS, PROBE
 from .choices import OneOf
 
 MB = 10**6  # bytes; what options count in, and what is shown
@@ -81,10 +81,11 @@ class ScoreOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    detector: Literal["quantile", "classifier", "regression", "probe"] | None = Field(
-        None, description="What estimates the uncertainty (default: quantile for numbers, classifier for classes); "
-        "probe: also how much of it the past explains, for --select utility."
-    )  # fmt: skip
+    detector: Annotated[str, OneOf(DETECTORS)] | None = Field(
+        None,
+        description="What estimates the uncertainty (default: quantile for numbers, classifier for classes); "
+        f"{DETECTORS.summary}.",
+    )
     gamma: float | None = Field(
         None,
         ge=0,
@@ -193,7 +194,7 @@ class TrainMemoryOptions(BaseModel):
     scores: Literal["stored", "online"] = Field(
         "stored", description="Scores of `memup score`, or the error of a slow average of the model itself."
     )
-    detector: Literal["quantile", "classifier", "regression"] | None = Field(
+    detector: Annotated[str, OneOf(DETECTORS, but=(PROBE,))] | None = Field(
         None, description="Whose stored scores to use (default: those that `memup score` wrote last)."
     )
     gamma: float | None = Field(None, ge=0, le=1, description="Discount of the returns (default: that of the scores).")

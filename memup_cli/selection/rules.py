@@ -9,6 +9,7 @@ from ..errors import StageMissing, UsageProblem
 from ..options.stage_options import TrainMemoryOptions
 from ..records.lifecycle import require
 from ..records.runs import quoted
+from ..registries import PROBE
 from ..selection.choosing import Exploring, chooser, stored_scores, uniform_scores
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
 from .gains import candidates_wanted
@@ -30,9 +31,9 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
         raise UsageProblem(f"--select utility takes the scores of the probe, not of --detector {options.detector}")
     if not (utility or options.select == "surprise") or options.scores == "online":
         return ""
-    if options.detector is not None and options.detector not in spec.detectors:
+    if options.detector is not None and not spec.suits(options.detector):
         raise UsageProblem(f"--detector {options.detector} does not fit this task; use {spec.detectors[0]}")
-    wanted = "probe" if utility else options.detector
+    wanted = PROBE if utility else options.detector
     command = f"memup score --detector {wanted} --run {quoted(manifest.run)}"
     if utility and "score" not in manifest.stages:
         raise StageMissing(f"--select utility takes the scores of the probe; run `{command}` first")
@@ -50,18 +51,18 @@ def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -
 
 def probe_tells(manifest: Manifest) -> bool:
     """Whether a probe was trained, and found what the past explains."""
-    return bool(manifest.stages.get("score", {}).get("metrics", {}).get("probe", {}).get("tells"))
+    return bool(manifest.stages.get("score", {}).get("metrics", {}).get(PROBE, {}).get("tells"))
 
 
 def stored_choice(
     manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
 ) -> Callable[[Visit], SuffixTop]:
     """Selection by the scores of a detector; without one, uniform. The temperature is in units of their spread."""
-    told = detector == "probe" or (detector and separates(manifest))
+    told = detector == PROBE or (detector and separates(manifest))
     scores = stored_scores(manifest.run, detector) if told else uniform_scores
     temperature = options.temperature * recorded_scale(manifest, detector).spread
     exploring = Exploring(uniform_scores, options.explore, temperature)
-    if detector == "probe":
+    if detector == PROBE:
         surprise = default_detector(spec)
         scale = recorded_scale(manifest, surprise)
         wider = stored_scores(manifest.run, surprise)

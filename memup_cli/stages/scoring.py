@@ -49,6 +49,7 @@ from ..records.lifecycle import (
     weights_digest,
 )
 from ..records.runs import STORED, altered_weights
+from ..registries import PROBE
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
 
 TRIED = "gammas.json"  # what was found with each gamma so far
@@ -63,7 +64,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     inputs = digests(manifest, *STORED)
     values = dict(vars(config))
     parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]
-    if config.detector == "probe":
+    if config.detector == PROBE:
         check_enough(len(split_of(manifest, "train")))  # before anything is trained
     begun = any((manifest.run / "scores" / part.detector).is_dir() for part in parts)
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
@@ -96,7 +97,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
                 found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
                 if found is None:
                     note("interrupted", progress=progress)
-                    what = "probe" if part.detector == "probe" else "detector"
+                    what = "probe" if part.detector == PROBE else "detector"
                     raise stop.error(f"a checkpoint of the {what} is saved", continue_command())
                 detector, kept[part.detector], training = found
                 source = {"detector": weights_digest(detector), "inputs": inputs}
@@ -104,7 +105,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
                 if stop and progress["done"] < total:
                     note("interrupted", progress=progress)
                     raise stop.error(f"{progress['done']:,} of {total:,} episodes are scored", continue_command())
-                if part.detector == "probe":
+                if part.detector == PROBE:
                     metrics["probe"] = training
                 else:
                     metrics |= {**training, **summary(manifest, part.detector)}
@@ -148,7 +149,7 @@ def _with_gamma(
     probed: dict[str, Any] = {}
     if len(train) >= LEAST_EPISODES:
         torch.manual_seed(config.seed)
-        gains = Detector(spec, "probe", config.window, config.hidden).to(device)
+        gains = Detector(spec, PROBE, config.window, config.hidden).to(device)
         events = sample_events(train, spec, gamma, config.window, config.seed)
         saving = Saving(path.parent, f"{made_from} {gamma}", stop, still_ours)
         probe = Probe(spec, config.window, config.hidden).to(device)
@@ -186,7 +187,7 @@ def _trained_detector(
     One that an interrupted attempt with the same config and data has trained, wholly or in part, is taken up.
     """
     torch.manual_seed(config.seed)
-    detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
+    detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)
     weights = manifest.run / "detector" / f"{config.detector}.safetensors"
     described = weights.with_suffix(".json")
     made_from = {"config": vars(config), "inputs": digests(manifest, *STORED), "networks": NETWORKS}
@@ -199,7 +200,7 @@ def _trained_detector(
             detector.load_state_dict(load_weights(data))
             return detector, digest, found["training"]
     saving = Saving(weights.parent, json_checksum(made_from), stop, still_ours)
-    if config.detector == "probe":
+    if config.detector == PROBE:
         events = sample_events(split_of(manifest, "train"), spec, config.discount, config.window, config.seed)
         probe = Probe(spec, config.window, config.hidden).to(device)
         training = train_probe(detector, probe, events, config, device, saving, quiet)

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from memup_cli.detector.detector_checks import check_detector, wrong_detector
 from memup_cli.errors import UsageProblem
 from memup_cli.memory.cell_checks import check_cell
+from memup_cli.registries import DETECTORS
 from memup_cli.registry import plugged_in
+from memup_cli.tasks.adding import Add, AddOptions
+from memup_cli.tasks.copying import Copy, CopyOptions
 from tests.plugins import install
 
 PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
@@ -129,3 +133,62 @@ def test_wrong_cells_are_told_before_anything_is_trained_and_do_not_harm_the_oth
     memup("train-memory", "--cell", "good", *FEW, **own)
     said = memup("train-memory", "--cell", "gru", *FEW, "--restart", **own).err
     assert "gru is the memory cell of the package memup; that of plugin has the same name and is not used" in said
+
+
+DETECTOR = """
+from memup_cli.detector.kinds import Regression
+
+class Targets(Regression):
+    targets = "scalar"
+class Sums(Regression):
+    def loss(self, output, y, unit):
+        return (output[:, 0] - y).abs()
+class Unscored(Regression):
+    score = None
+class Signed(Regression):
+    def score(self, output, y):
+        return output[:, 0]
+class Whole(Regression):
+    def deviation(self, output, y):
+        return output
+class Looks(Regression):
+    looks_at_y = None
+class Fails(Regression):
+    def __init__(self, spec, score):
+        self.outputs = spec.classes[spec.target]
+class Classes(Regression):
+    targets = ("classes",)
+"""
+WRONG_DETECTORS = {
+    "Targets": "its `targets` is 'scalar'; it must be a tuple of some of: classes, scalar, return",
+    "Sums": "`loss` must give one number ()",
+    "Unscored": "it has no `score`",
+    "Signed": "`score` gives numbers below 0",
+    "Whole": "`deviation` gives (6, 1); it must be one number for each step, here (6,)",
+    "Looks": "its `looks_at_y` is None; it must be of type bool",
+    "Fails": "fails: KeyError",
+    "Classes": "--detector Classes does not fit this task; use quantile, regression or probe",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DETECTORS)
+def test_what_is_wrong_with_a_detector_is_told(plugins, name):
+    plugins(DETECTOR, {name: name for name in WRONG_DETECTORS}, "memup.detectors")
+    with pytest.raises(UsageProblem) as refused:
+        check_detector(name, Add(AddOptions()).spec)
+    assert WRONG_DETECTORS[name] in str(refused.value)
+
+
+@pytest.mark.parametrize("name", DETECTORS.built_in)
+def test_built_in_detectors_are_what_a_detector_is(name):
+    for spec in (Add(AddOptions()).spec, Copy(CopyOptions()).spec):
+        assert wrong_detector(DETECTORS.load(name), spec) is None
+
+
+def test_the_detector_of_the_documentation_scores_steps_that_a_memory_is_trained_by(memup, maze):
+    env = install(memup.folder / "site", example("A detector"), {"gaussian": "Gaussian"}, group="memup.detectors")
+    own = {"env": env, "new_interpreter": True}
+    scored = memup("score", "--detector", "gaussian", "--updates", 200, "--restart", "--run", "run", "--json", **own)
+    assert scored.json["separates"]
+    memup("train-memory", "--detector", "gaussian", *FEW, **own)
+    assert "gaussian" in memup("train-memory", "--detector", "probe", *FEW, code=2, **own).err
