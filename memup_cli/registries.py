@@ -54,3 +54,17 @@ DETECTORS = Registry(
     unknown=DetectorEntry(""),
     group="memup.detectors",
 )
+
+SELECTIONS = Registry(
+    "selection rule",
+    {
+        "surprise": Entry("memup_cli.selection.surprise:SURPRISE", "by uncertainty (MemUP)"),
+        "utility": Entry(
+            "memup_cli.selection.utility:UTILITY",
+            "by how much of it the past explains (after `memup score --detector probe`)",
+        ),
+        "uniform": Entry("memup_cli.selection.uniform:UNIFORM", "uniform in the future (Rnd-Pred)"),
+        "current": Entry("memup_cli.selection.current:CURRENT", "the current step (Default)"),
+    },
+    unknown=Entry(""),
+)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..memory.encoders import FieldEncoder, mlp, row_moments
 from ..registries import DETECTORS
 from ..tasks.spec import TaskSpec
-from .kinds import Kind
+from .kinds import DetectorKind
 
 
 class Detector(nn.Module):
@@ -24,7 +24,7 @@ class Detector(nn.Module):
         """past: numbers about what came before, besides the local window."""
         super().__init__()
         self.window = window
-        self.kind: Kind = DETECTORS.load(kind)(spec, score)
+        self.kind: DetectorKind = DETECTORS.load(kind)(spec, score)
         self.query = FieldEncoder(spec, spec.query, units=True)
         features = self.query.size + 1  # one more tells steps from padding
         self.recurrent = nn.GRU(features, hidden, batch_first=True) if window > 1 else None

@@ -15,7 +15,7 @@ NUMBERS = ("scalar", "return")
 QUANTILES = 32
 
 
-class Kind(Protocol):
+class DetectorKind(Protocol):
     targets: ClassVar[tuple[str, ...]]  # kinds of target that it can predict: classes, scalar, return
     outputs: int  # numbers that the network says of a step
     numbers: bool  # they are about numbers like y: what the network says is in units of how far y goes

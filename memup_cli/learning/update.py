@@ -15,6 +15,7 @@ from ..predictor.points import prediction_points
 from ..predictor.predictor import MemoryModel
 from ..selection.candidates import CONTEXT, TargetTables, distinct
 from ..selection.gains import Gains
+from ..selection.rules import rule_of
 from ..streaming.targets import TARGET
 from .stretches import Walked
 
@@ -86,7 +87,7 @@ def next_batch(
 ) -> dict[str, np.ndarray]:
     """Arrays of one update: the rollout, the prediction points in it (none: every step), their queries and targets."""
     batch, valid = {**walked.arrays, "fresh": walked.fresh}, walked.valid
-    if options.select == "current":
+    if rule_of(options.select).choice is None:
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
         return batch

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..registries import CELLS, DETECTORS, PROBE
+from ..registries import CELLS, DETECTORS, PROBE, SELECTIONS
 from .choices import OneOf
 
 MB = 10**6  # bytes; what options count in, and what is shown
@@ -164,11 +164,7 @@ class TrainMemoryOptions(BaseModel):
         description="Also predict where a rollout comes to a target step: from the state that has read it.",
         json_schema_extra={**POINTS, "both": True},
     )
-    select: Literal["surprise", "utility", "uniform", "current"] = Field(
-        "surprise",
-        description="Targets: by uncertainty (MemUP), by how much of it the past explains (after `memup score "
-        "--detector probe`), uniform in the future (Rnd-Pred), the current step (Default).",
-    )
+    select: Annotated[str, OneOf(SELECTIONS)] = Field("surprise", description=f"Targets; {SELECTIONS.summary}.")
     explore: float = Field(
         0.0,
         ge=0,

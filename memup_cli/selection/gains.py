@@ -22,6 +22,7 @@ from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec
 from .candidates import Candidates, TargetTables, compacted
 from .gumbel import SuffixTop, perturb
+from .rules import rule_of
 
 SPARE = 4  # candidates that stored scores choose, for each target
 SHARE = 0.5  # of visits on which the running gain draws among them
@@ -35,7 +36,7 @@ TEMPERATURE = 0.1  # of the draw, with gains in units of the largest
 
 def learns_gains(options: TrainMemoryOptions) -> bool:
     """A carried context has no query row that a kind of event could be known by."""
-    return options.select == "utility" and options.context != "carried"
+    return rule_of(options.select).narrows and options.context != "carried"
 
 
 def candidates_wanted(options: TrainMemoryOptions) -> int:

@@ -1,6 +1,8 @@
 """Memory cells and detectors of other packages: found, trained with, and told what is wrong with them."""
 
+import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -192,3 +194,30 @@ def test_the_detector_of_the_documentation_scores_steps_that_a_memory_is_trained
     assert scored.json["separates"]
     memup("train-memory", "--detector", "gaussian", *FEW, **own)
     assert "gaussian" in memup("train-memory", "--detector", "probe", *FEW, code=2, **own).err
+
+
+REGISTERED = """
+import sys
+from memup_cli.registries import {kind}
+from memup_cli.registry import Entry
+{kind}.built_in[{name!r}] = Entry({where!r})
+sys.argv = {arguments!r}
+from memup_cli.app import main
+main()
+"""
+
+
+def with_a_line(folder: Path, kind: str, name: str, where: str, *arguments: object) -> dict:
+    """What a command prints as JSON, with one more line in a registry; the module is found in its folder."""
+    given = ["memup", *map(str, arguments), "--json"]
+    code = REGISTERED.format(kind=kind, name=name, where=where, arguments=given)
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_selection_rule_of_the_documentation_draws_targets(memup, maze):
+    (memup.folder / "ranked.py").write_text(example("A selection rule"))
+    line = (memup.folder, "SELECTIONS", "ranked", "ranked:RANKED")
+    assert with_a_line(*line, "train-memory", "--select", "ranked", *FEW)["updates"] == 6
+    assert with_a_line(*line, "evaluate", "memory", "--run", "run")["episodes"] > 0

@@ -17,7 +17,7 @@ from ...selection.candidates import Candidates, gather_candidates
 from ...selection.choosing import preparing
 from ...selection.gumbel import SuffixTop
 from ...selection.importance import Matters
-from ...selection.rules import stored_choice
+from ...selection.rules import rule_of
 from ...streaming.moments import moments_of
 from ...streaming.slabs import open_slab
 from .facts import target_moments
@@ -68,9 +68,9 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
     def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
 
-    prepare = None
-    if options.select != "current" and not job.online:
-        prepare = preparing(stored_choice(job.manifest, spec, options, job.detector, job.seed), gather)
+    choice, prepare = rule_of(options.select).choice, None
+    if choice and not job.online:
+        prepare = preparing(choice(job.manifest, spec, options, job.detector, job.seed), gather)
     return open_slab(
         train,
         spec,

@@ -18,9 +18,10 @@ from ...options.stage_options import MB, TrainMemoryOptions
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
-from ...registries import CELLS
+from ...registries import CELLS, PROBE
 from ...registry import in_words
-from ...selection.rules import discount, probe_tells, scored_by
+from ...selection.rules import discount, rule_of, scored_by
+from ...selection.utility import probe_tells
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
 from .plan import BEGUN, NO_PLAN, Choice, Plan, settle
@@ -65,7 +66,7 @@ class MemoryJob:
     @property
     def online(self) -> bool:
         """Whether the model's own errors are the scores."""
-        return self.options.select == "surprise" and not self.detector
+        return rule_of(self.options.select).online and not self.detector
 
 
 def resolve(
@@ -83,8 +84,10 @@ def resolve(
     check_cell(options.cell, quiet)
     if options.context == "window" and "window" in asked:
         check_window(manifest, options.window)
-    if options.select == "current" and options.context != "point":
-        raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
+    if rule_of(options.select).choice is None and options.context != "point":
+        raise UsageProblem(
+            f"--select {options.select} predicts every step from the memory there; it takes --context point"
+        )
     if options.rollout_sampling == "priority" and options.context == "carried":
         raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
     gated = CELLS.entry(options.cell).novelty_gates
@@ -156,7 +159,7 @@ def _planned(
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     if detector and probe_tells(manifest) and not {"select", "scores", "detector"} & set(given):
-        detector = "probe"  # what is noise by its scores is no event
+        detector = PROBE  # what is noise by its scores is no event
     return settle(facts_of(manifest, spec, detector, gamma), given)
 
 

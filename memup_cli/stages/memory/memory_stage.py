@@ -13,6 +13,7 @@ from ...learning.loop import descend
 from ...records import checkpoint
 from ...records.extending import earlier_parts
 from ...records.lifecycle import conclude, continue_command, is_up_to_date, owned, record
+from ...registries import PROBE
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
 from .memoryless import Comparison, train_without
@@ -54,7 +55,7 @@ def _lead(job: MemoryJob, world: World) -> dict[str, Any]:
     with stop, owned(job.folder, job.quiet) as still_ours:
         if job.restart or "train-memory" not in job.manifest.stages:
             checkpoint.clear(job.folder)
-        if job.options.select == "utility" and job.detector != "probe":
+        if job.options.select == "utility" and job.detector != PROBE:
             console.note(
                 "the probe cannot tell here what memory is useful for (see `memup score`): targets are selected by the "
                 f"surprise of the {job.detector} detector",
