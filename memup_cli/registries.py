@@ -68,3 +68,25 @@ SELECTIONS = Registry(
     },
     unknown=Entry(""),
 )
+
+CONTEXTS = Registry(
+    "context",
+    {
+        "point": Entry("memup_cli.predictor.point:PointContext", "its query"),
+        "window": Entry("memup_cli.predictor.window:WindowContext", "the last --window steps"),
+        "carried": Entry("memup_cli.predictor.carried:CarriedContext", "everything up to it"),
+        "totals": Entry(
+            "memup_cli.predictor.totals:TotalsContext", "its query and how much of each input came up to it"
+        ),
+    },
+    unknown=Entry(""),
+)
+
+PREDICTORS = Registry(
+    "predictor",
+    {
+        "mlp": Entry("memup_cli.predictor.heads:PlainMLP"),
+        "gated": Entry("memup_cli.predictor.heads:GatedMLP", "the first one multiplied by the context"),
+    },
+    unknown=Entry(""),
+)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..registries import CELLS, DETECTORS, PROBE, SELECTIONS
+from ..registries import CELLS, CONTEXTS, DETECTORS, PREDICTORS, PROBE, SELECTIONS
 from .choices import OneOf
 
 MB = 10**6  # bytes; what options count in, and what is shown
@@ -233,10 +233,9 @@ class TrainMemoryOptions(BaseModel):
         description="How long units keep their contents at first: up to this many episodes.",
         json_schema_extra=NETWORK,
     )
-    context: Literal["point", "window", "carried", "totals"] = Field(
+    context: Annotated[str, OneOf(CONTEXTS)] = Field(
         "point",
-        description="What the predictor knows of a target step: its query, the last --window steps, everything up to "
-        "it, or its query and how much of each input came up to it.",
+        description=f"What the predictor knows of a target step; {CONTEXTS.summary}.",
         json_schema_extra=NETWORK,
     )
     window: int = Field(12, ge=1, le=4096, description="Steps of a context window.", json_schema_extra=NETWORK)
@@ -249,9 +248,9 @@ class TrainMemoryOptions(BaseModel):
         description="As input_scale, of the context encoder.",
         json_schema_extra=NO_OPTION,
     )
-    predictor: Literal["mlp", "gated"] = Field(
+    predictor: Annotated[str, OneOf(PREDICTORS)] = Field(
         "mlp",
-        description="Three layers on memory and context; gated: the first one multiplied by the context.",
+        description=f"Three layers on memory and context; {PREDICTORS.summary}.",
         json_schema_extra=NETWORK,
     )
     predictor_hidden: int = Field(

@@ -11,7 +11,8 @@ from stores.schedule import Visit
 from stores.scores import ScoreReader, score_path
 from stores.slab import Read
 
-from .candidates import Candidates, Gather, rows_at
+from ..streaming.rows import rows_at
+from .candidates import Candidates, Gather
 from .gumbel import BLOCK, SuffixTop, select
 
 

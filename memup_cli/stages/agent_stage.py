@@ -19,6 +19,7 @@ from ..errors import BadInput, UsageProblem
 from ..interrupts import StopFlag
 from ..learning.weights import load_model
 from ..options.agent_options import MEMORY_AGENTS, TrainAgentOptions
+from ..predictor.contexts import context_class
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts, is_extension
@@ -173,7 +174,7 @@ def _has_good_outlook(manifest: Manifest, spec: TaskSpec, options: TrainAgentOpt
     entry = manifest.stages.get("train-memory", {})
     asks = options.agent in MEMORY_AGENTS and "action" in spec.classes and spec.query == (OBSERVATION, "action")
     good = entry.get("metrics", {}).get("explained", 0.0) >= GOOD
-    return bool(asks and good and entry["config"]["context"] == "point")
+    return bool(asks and good and context_class(entry["config"]["context"]).alone)
 
 
 def find(job: AgentJob) -> str:

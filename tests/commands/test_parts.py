@@ -221,3 +221,11 @@ def test_the_selection_rule_of_the_documentation_draws_targets(memup, maze):
     line = (memup.folder, "SELECTIONS", "ranked", "ranked:RANKED")
     assert with_a_line(*line, "train-memory", "--select", "ranked", *FEW)["updates"] == 6
     assert with_a_line(*line, "evaluate", "memory", "--run", "run")["episodes"] > 0
+
+
+@pytest.mark.parametrize("scores", ["stored", "online"])
+def test_the_context_of_the_documentation_is_trained_and_evaluated(memup, maze, scores):
+    (memup.folder / "place.py").write_text(example("A context"))
+    line = (memup.folder, "CONTEXTS", "place", "place:PlaceContext")
+    assert with_a_line(*line, "train-memory", "--context", "place", "--scores", scores, *FEW)["updates"] == 6
+    assert with_a_line(*line, "evaluate", "memory", "--run", "run")["episodes"] > 0

@@ -11,6 +11,7 @@ from ...learning.learner import MemoryLearner
 from ...learning.loop import Course
 from ...learning.weights import build_model
 from ...options.stage_options import MB, TrainMemoryOptions
+from ...predictor.contexts import context_class
 from ...predictor.predictor import MemoryModel
 from ...records.lifecycle import split_of
 from ...selection.candidates import Candidates, gather_candidates
@@ -68,6 +69,7 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
     def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
 
+    trained_now = context_class(options.context).trained_now
     choice, prepare = rule_of(options.select).choice, None
     if choice and not job.online:
         prepare = preparing(choice(job.manifest, spec, options, job.detector, job.seed), gather)
@@ -82,9 +84,9 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
         memory=options.slab_memory * MB,
         starters=options.starters,
         dwell=_dwell(options, int(train.lengths.max())),
-        whole=job.online or options.context == "carried",
+        whole=job.online or trained_now,
         own=world.share(options.slots),
-        with_targets=prepare is None or options.context == "carried",
+        with_targets=prepare is None or trained_now,
         prepare=prepare,
         on_fresh=learner.on_fresh,
     )

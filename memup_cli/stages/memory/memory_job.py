@@ -15,6 +15,7 @@ from ...memory.cell_checks import check_cell
 from ...memory.encoders import FieldEncoder
 from ...options.command_line import build
 from ...options.stage_options import MB, TrainMemoryOptions
+from ...predictor.contexts import context_class
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.lifecycle import check_window, digests, open_run, require_validation, spec_of, split_of, weights_digest
@@ -82,22 +83,23 @@ def resolve(
     options = _short_stretches(plan.options(given), int(split_of(manifest, "train").lengths.max()))
     check_goals(options, spec)
     check_cell(options.cell, quiet)
-    if options.context == "window" and "window" in asked:
+    context = context_class(options.context)
+    if "window" in context.takes and "window" in asked:
         check_window(manifest, options.window)
-    if rule_of(options.select).choice is None and options.context != "point":
+    if rule_of(options.select).choice is None and not context.alone:
         raise UsageProblem(
             f"--select {options.select} predicts every step from the memory there; it takes --context point"
         )
-    if options.rollout_sampling == "priority" and options.context == "carried":
-        raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
+    if options.rollout_sampling == "priority" and context.trained_now:
+        raise UsageProblem(f"--context {options.context} learns from every rollout; it takes --rollout-sampling all")
     gated = CELLS.entry(options.cell).novelty_gates
     if options.novelty_gates and (not gated or FieldEncoder(spec, spec.memory_input).images):
         names = in_words(tuple(name for name, cell in CELLS.built_in.items() if cell.novelty_gates))
         raise UsageProblem(f"--novelty-gates is for --cell {names}, and for inputs that are not images")
     if options.spread == "learned" and spec.target_kind == "classes":
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
-    if options.context == "totals" and FieldEncoder(spec, spec.query).images:
-        raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
+    if not context.images and FieldEncoder(spec, spec.query).images:
+        raise UsageProblem(f"--context {options.context} is not for images, which the queries of this task are")
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y

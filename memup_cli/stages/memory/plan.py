@@ -8,6 +8,7 @@ from typing import Any
 
 from ...options.command_line import build
 from ...options.stage_options import TrainMemoryOptions
+from ...predictor.contexts import context_class
 from ...registries import CELLS
 from .facts import Facts
 
@@ -106,14 +107,19 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
         if given.get("select") != "current":
             draft("some inputs are rare", replay=0.5)
             _walk(draft, facts, length)
-    return Plan(tuple(draft.choices), _rivals(facts, flat) if given.get("context") != "carried" else ())
+    return Plan(tuple(draft.choices), _rivals(facts, flat) if _samples(given) else ())
+
+
+def _samples(given: dict[str, Any]) -> bool:
+    """Whether not every rollout has to be trained."""
+    return not context_class(given.get("context", "point")).trained_now
 
 
 def _walk(draft: _Draft, facts: Facts, length: int) -> None:
     """Long episodes: most of their steps are walked through, and few of them trained."""
     rollout = draft.value("rollout")
     steps = max(min(length // PASSES, WALK), length // WALKS)
-    if steps >= PASSES * rollout and draft.given.get("context") != "carried":
+    if steps >= PASSES * rollout and _samples(draft.given):
         draft(f"of {length:,} steps few are worth an update", rollout_sampling="priority", stretch=steps // rollout)
         if facts.begins:
             draft("what is rare comes at the start", starts=0.25)
