@@ -23,6 +23,29 @@ class DetectorEntry(Entry):
     targets: tuple[str, ...] = ()  # kinds of target that it can predict; of a plug-in, its class says it
 
 
+@dataclass(frozen=True)
+class AgentEntry(Entry):
+    """What learns: called with a policy, a TaskSpec, the options and a device; its `policy_class` makes the policy."""
+
+    options: frozenset[str] = frozenset()  # of train-agent, besides those that all have
+    core: str = ""  # module:name of what remembers by itself; empty: it acts on the trained memory
+    eyes: str = "own"  # with what it sees images there
+    numbered: bool = False  # it chooses among numbered actions only
+
+    @property
+    def on_memory(self) -> bool:
+        return not self.core
+
+
+@dataclass(frozen=True)
+class BaselineEntry(Entry):
+    """The core of a baseline: called with inputs, hidden, layers, heads and the length of the horizon."""
+
+    layers: int = 2  # if nobody says
+    one_layer: bool = False  # it can have no more
+    attends: bool = False  # it has attention heads
+
+
 CELLS = Registry(
     "memory cell",
     {
@@ -89,4 +112,45 @@ PREDICTORS = Registry(
         "gated": Entry("memup_cli.predictor.heads:GatedMLP", "the first one multiplied by the context"),
     },
     unknown=Entry(""),
+)
+
+_MEMORY = {"checkpoint", "outlook", "alternate"}
+_CORE = {"rollout", "core_hidden"}
+_PPO = {"gae", "clip", "epochs", "entropy", "sample"}
+_QRDQN = {"quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon", "explore", "target_rate"}
+
+AGENTS = Registry(
+    "agent",
+    {
+        "ppo": AgentEntry("memup_cli.agents.ppo:PPO", options=frozenset({"imitate", "prefer"} | _PPO | _MEMORY)),
+        "qrdqn": AgentEntry(
+            "memup_cli.agents.qrdqn:QRDQN", options=frozenset(_QRDQN | _MEMORY), eyes="memory", numbered=True
+        ),
+        "ppo-lstm": AgentEntry(
+            "memup_cli.agents.ppo:PPO", options=frozenset(_PPO | _CORE), core="memup_cli.agents.policies:lstm_core"
+        ),
+        "amrl": AgentEntry(
+            "memup_cli.agents.ppo:PPO",
+            options=frozenset({"aggregate"} | _PPO | _CORE),
+            core="memup_cli.agents.policies:amrl_core",
+        ),
+        "gtrxl": AgentEntry(
+            "memup_cli.agents.ppo:PPO",
+            options=frozenset({"span", "layers", "heads"} | _PPO | _CORE),
+            core="memup_cli.agents.policies:gtrxl_core",
+        ),
+    },
+    unknown=AgentEntry(""),
+)
+
+BASELINES = Registry(
+    "baseline",
+    {
+        "lstm": BaselineEntry("memup_cli.baselines.networks:lstm_baseline"),
+        "mingru": BaselineEntry("memup_cli.baselines.networks:mingru_baseline"),
+        "srnn": BaselineEntry("memup_cli.baselines.networks:SRNNBaseline", layers=1, one_layer=True),
+        "transformer": BaselineEntry("memup_cli.baselines.networks:TransformerBaseline", layers=4, attends=True),
+        "gtrxl": BaselineEntry("memup_cli.baselines.networks:gtrxl_baseline", attends=True),
+    },
+    unknown=BaselineEntry(""),
 )

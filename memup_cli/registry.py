@@ -40,8 +40,13 @@ def package(entry: EntryPoint) -> str:
     return entry.dist.name if entry.dist else entry.value
 
 
-def in_words(names: tuple[str, ...]) -> str:
-    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+def in_words(names: tuple[str, ...], last: str = "or") -> str:
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def imported(where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +79,7 @@ class Registry(Generic[Kind]):
     def load(self, name: str) -> Any:
         """What has this name; UsageProblem names the known ones, or says why a plug-in does not load."""
         if name in self.built_in:
-            module, _, attribute = self.built_in[name].where.partition(":")
-            return getattr(import_module(module), attribute)
+            return imported(self.built_in[name].where)
         if name not in self._others:
             raise UsageProblem(f"there is no {self.what} {name!r}. Known {self.what}s: {', '.join(self.names)}.")
         try:

@@ -1,12 +1,16 @@
 """The options of train-agent and evaluate agent, as configs.py has those of the other stages."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-AGENTS = ("ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl")
-MEMORY_AGENTS = ("ppo", "qrdqn")  # the others remember by themselves
+from ..registries import AGENTS
+from ..registry import in_words
+from .choices import OneOf
+
+ON_MEMORY = tuple(name for name, entry in AGENTS.built_in.items() if entry.on_memory)
+ALONE = tuple(name for name in AGENTS.names if name not in ON_MEMORY)  # they remember by themselves
 SENSES: dict[str, Any] = {"panel": "The memory, and what the agent sees"}  # where the help shows an option
 
 
@@ -16,10 +20,10 @@ class TrainAgentOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     planned: ClassVar[frozenset[str]] = frozenset({"outlook", "envs"})
 
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = Field(
+    agent: Annotated[str, OneOf(AGENTS)] = Field(
         "ppo",
-        description="ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to "
-        "remember by themselves.",
+        description=f"{in_words(ON_MEMORY, 'and')} act on the trained memory; {in_words(ALONE, 'and')} are baselines "
+        "that learn to remember by themselves.",
     )
     steps: int = Field(
         3_000_000,
@@ -107,9 +111,9 @@ class TrainAgentOptions(BaseModel):
     def _fits(self) -> "TrainAgentOptions":
         if self.core_hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --core-hidden {self.core_hidden}")
-        if self.eyes == "imitated" and self.agent != "ppo":
+        if self.eyes == "imitated" and "imitate" not in AGENTS.entry(self.agent).options:
             raise ValueError(f"--eyes imitated are trained by --imitate, which {self.agent} does not have")
-        if self.alternate and self.agent not in MEMORY_AGENTS:
+        if self.alternate and not AGENTS.entry(self.agent).on_memory:
             raise ValueError(f"--alternate trains the memory in turns with the agent; {self.agent} does not use it")
         return self
 
@@ -119,7 +123,7 @@ class EvaluateAgentOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] | None = Field(
+    agent: Annotated[str, OneOf(AGENTS)] | None = Field(
         None, description="Which agent of the run (default: the only one trained)."
     )
     episodes: int = Field(200, ge=1, le=10**9, description="Episodes, greedy and stochastic each.")

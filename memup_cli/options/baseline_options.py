@@ -1,8 +1,11 @@
 """The options of train-baseline and evaluate baselines, as configs.py has those of the other stages."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ..registries import BASELINES
+from .choices import OneOf
 
 
 class TrainBaselineOptions(BaseModel):
@@ -10,7 +13,7 @@ class TrainBaselineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    model: Literal["lstm", "mingru", "srnn", "transformer", "gtrxl"] = Field("lstm", description="Which baseline.")
+    model: Annotated[str, OneOf(BASELINES)] = Field("lstm", description="Which baseline.")
     truncate: int | None = Field(
         None,
         ge=1,
@@ -46,13 +49,13 @@ class TrainBaselineOptions(BaseModel):
     def _fits(self) -> "TrainBaselineOptions":
         if self.attends and self.hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --hidden {self.hidden}")
-        if self.model == "srnn" and self.layers not in (None, 1):
-            raise ValueError(f"--layers {self.layers}: srnn has one recurrent layer")
+        if BASELINES.entry(self.model).one_layer and self.layers not in (None, 1):
+            raise ValueError(f"--layers {self.layers}: {self.model} has one recurrent layer")
         return self
 
     @property
     def attends(self) -> bool:
-        return self.model in ("transformer", "gtrxl")
+        return BASELINES.entry(self.model).attends
 
     @property
     def name(self) -> str:

@@ -198,19 +198,19 @@ def test_the_detector_of_the_documentation_scores_steps_that_a_memory_is_trained
 
 REGISTERED = """
 import sys
-from memup_cli.registries import {kind}
-from memup_cli.registry import Entry
-{kind}.built_in[{name!r}] = Entry({where!r})
+from memup_cli.registries import *
+from memup_cli.registries import _CORE, _PPO
+{kind}.built_in[{name!r}] = {entry}
 sys.argv = {arguments!r}
 from memup_cli.app import main
 main()
 """
 
 
-def with_a_line(folder: Path, kind: str, name: str, where: str, *arguments: object) -> dict:
+def with_a_line(folder: Path, kind: str, name: str, entry: str, *arguments: object) -> dict:
     """What a command prints as JSON, with one more line in a registry; the module is found in its folder."""
     given = ["memup", *map(str, arguments), "--json"]
-    code = REGISTERED.format(kind=kind, name=name, where=where, arguments=given)
+    code = REGISTERED.format(kind=kind, name=name, entry=entry, arguments=given)
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -218,7 +218,7 @@ def with_a_line(folder: Path, kind: str, name: str, where: str, *arguments: obje
 
 def test_the_selection_rule_of_the_documentation_draws_targets(memup, maze):
     (memup.folder / "ranked.py").write_text(example("A selection rule"))
-    line = (memup.folder, "SELECTIONS", "ranked", "ranked:RANKED")
+    line = (memup.folder, "SELECTIONS", "ranked", "Entry('ranked:RANKED')")
     assert with_a_line(*line, "train-memory", "--select", "ranked", *FEW)["updates"] == 6
     assert with_a_line(*line, "evaluate", "memory", "--run", "run")["episodes"] > 0
 
@@ -226,6 +226,15 @@ def test_the_selection_rule_of_the_documentation_draws_targets(memup, maze):
 @pytest.mark.parametrize("scores", ["stored", "online"])
 def test_the_context_of_the_documentation_is_trained_and_evaluated(memup, maze, scores):
     (memup.folder / "place.py").write_text(example("A context"))
-    line = (memup.folder, "CONTEXTS", "place", "place:PlaceContext")
+    line = (memup.folder, "CONTEXTS", "place", "Entry('place:PlaceContext')")
     assert with_a_line(*line, "train-memory", "--context", "place", "--scores", scores, *FEW)["updates"] == 6
     assert with_a_line(*line, "evaluate", "memory", "--run", "run")["episodes"] > 0
+
+
+def test_the_agent_of_the_documentation_plays(memup, maze):
+    (memup.folder / "grus.py").write_text(example("An agent"))
+    shown = re.findall(r"^\"ppo-gru\": (.*),$", PAGE, re.MULTILINE)[0].replace("memup_cli.agents.grus", "grus")
+    line = (memup.folder, "AGENTS", "ppo-gru", shown)
+    small = ["--steps", 300, "--envs", 4, "--core-hidden", 8, "--run", "run"]
+    assert with_a_line(*line, "train-agent", "--agent", "ppo-gru", *small)["agent"] == "ppo-gru"
+    assert with_a_line(*line, "evaluate", "agent", "--episodes", 4, "--run", "run")["agent"] == "ppo-gru"
