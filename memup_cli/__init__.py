@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .agents.acting import load_agent
     from .agents.play.wrappers import MemoryVectorWrapper, MemoryWrapper, load_memory
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["MemoryVectorWrapper", "MemoryWrapper", "load_agent", "load_memory", "open_trajectories"]
 
 

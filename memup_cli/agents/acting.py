@@ -1,15 +1,14 @@
 """A trained agent in programs of your own: it acts, one step at a time, and remembers by itself."""
 
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
 
 from ..compute.devices import prepare_device
 from ..errors import UsageProblem
-from ..options.agent_options import AGENTS
 from ..records.opening import open_run, spec_of
+from ..registries import AGENTS
 from ..streaming.actions import previous_action_field
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .play.recording import to_device
@@ -20,12 +19,12 @@ from .senses import OBSERVATION
 
 def load_agent(
     run: str | Path,
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] | None = None,
+    agent: str | None = None,
     device: str = "cpu",
 ) -> "Agent":
     """An agent that `memup train-agent` trained in a run folder (None: the only one), at the start of an episode."""
-    if agent is not None and agent not in AGENTS:
-        raise UsageProblem(f"there is no agent {agent!r}; use one of {', '.join(AGENTS)}")
+    if agent is not None and agent not in AGENTS.names:
+        raise UsageProblem(f"there is no agent {agent!r}; use one of {', '.join(AGENTS.names)}")
     manifest = open_run(Path(run))
     policy, config = load_policy(manifest, agent)
     digest = manifest.stages[f"train-agent/{config['agent']}"]["outputs"][f"agent/{config['agent']}"]["digest"]

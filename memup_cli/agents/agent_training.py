@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -24,15 +24,14 @@ from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, Extent
 from ..records.metrics import Metrics
+from ..registries import AGENTS
 from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .imitation import Imitation
 from .play.environments import Arena, open_arena
 from .play.playing import Player
 from .play.recording import Recording
-from .policies import Policy, QuantileNetwork, build_policy
-from .ppo import PPO
-from .qrdqn import QRDQN
+from .policies import Policy, build_policy
 
 RECENT = 200  # training episodes that say how well it goes
 FROZEN_ROLLOUT = 128  # steps between two stored states of a frozen memory
@@ -44,6 +43,9 @@ EPISODES, STEPS, PIECE = 1000, 10_000_000, 1 << 20  # looked at for the unit of 
 
 class AgentLearner(Protocol):
     """What learns from recordings. state() and load() are all a checkpoint needs."""
+
+    policy_class: ClassVar[type[Policy]]
+    keeps_all: ClassVar[bool]  # it learns from every step of an episode, however long
 
     policy: Any
 
@@ -83,9 +85,9 @@ class AgentTraining:
         return FROZEN_ROLLOUT if self.memory is not None else int(self.config["rollout"])
 
     def player(self, arena: Arena, policy: Policy) -> Player:
-        """A replay wants every step, and a recurrent core segments that follow each other: those keep all."""
+        """A recurrent core wants segments that follow each other, and some learners every step: those keep all."""
         limit = None
-        if self.memory is not None and not isinstance(policy, QuantileNetwork):
+        if self.memory is not None and not AGENTS.load(self.config["agent"]).keeps_all:
             limit = min(MOST_STEPS, MOST_SEEN // policy.sight.row_bytes)
         return Player(arena, policy, self.device, self.rollout, self.buffer_memory * MB, limit=limit)
 
@@ -114,9 +116,8 @@ def build_learner(training: AgentTraining) -> AgentLearner:
     if training.initial is not None:
         policy.load_own(training.initial)
     config = {**training.config, "rollout": training.rollout}
-    if isinstance(policy, QuantileNetwork):
-        return QRDQN(policy, training.spec, config, training.device)
-    return PPO(policy, config, training.device)
+    learner: AgentLearner = AGENTS.load(config["agent"])(policy, training.spec, config, training.device)
+    return learner
 
 
 def build_imitation(training: AgentTraining, policy: Any) -> Imitation | None:

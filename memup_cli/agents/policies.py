@@ -20,6 +20,8 @@ from ..memory.cells import State
 from ..memory.cells import prepared as prepared_cell
 from ..memory.encoders import FieldEncoder
 from ..predictor.predictor import MemoryModel
+from ..registries import AGENTS
+from ..registry import imported
 from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
@@ -74,7 +76,7 @@ class Body(nn.Module):
                 self.inputs = OutlookInputs(spec, memory, self.inputs)
         self.core: Any
         if memory is None:
-            self.core = build_core(self.inputs.size, config)
+            self.core = imported(AGENTS.entry(config["agent"]).core)(self.inputs.size, config)
         else:
             self.core = Outlook(spec, memory) if config.get("outlook") else memory.memory
         if memory is not None:
@@ -154,13 +156,17 @@ class Body(nn.Module):
         self.load_state_dict(weights, strict=False)
 
 
-def build_core(inputs: int, config: dict[str, Any]) -> LSTMCore | AMRLCore | GTrXLCore:
-    size = config["core_hidden"]
-    if config["agent"] == "ppo-lstm":
-        return LSTMCore(inputs, size)
-    if config["agent"] == "amrl":
-        return AMRLCore(inputs, size, config["aggregate"])
-    return GTrXLCore(inputs, size, layers=config["layers"], heads=config["heads"], span=config["span"])
+def lstm_core(inputs: int, config: dict[str, Any]) -> LSTMCore:
+    return LSTMCore(inputs, config["core_hidden"])
+
+
+def amrl_core(inputs: int, config: dict[str, Any]) -> AMRLCore:
+    return AMRLCore(inputs, config["core_hidden"], config["aggregate"])
+
+
+def gtrxl_core(inputs: int, config: dict[str, Any]) -> GTrXLCore:
+    how = {name: config[name] for name in ("layers", "heads", "span")}
+    return GTrXLCore(inputs, config["core_hidden"], **how)
 
 
 class ActorCritic(Body):
@@ -245,4 +251,5 @@ Policy = ActorCritic | QuantileNetwork
 
 
 def build_policy(spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> Policy:
-    return (QuantileNetwork if config["agent"] == "qrdqn" else ActorCritic)(spec, memory, config)
+    policy: Policy = AGENTS.load(config["agent"]).policy_class(spec, memory, config)
+    return policy

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .. import randomness
 from ..compute.adam import Adam
+from ..tasks.spec import TaskSpec
 from .play.recording import SEEN, Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
 from .senses import OBSERVATION
@@ -29,7 +30,10 @@ FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 class PPO:
     """Learns from one recording after the other. Its state is the policy's weights and the optimiser's."""
 
-    def __init__(self, policy: ActorCritic, config: dict[str, Any], device: torch.device) -> None:
+    policy_class = ActorCritic
+    keeps_all = False  # some steps of very long episodes may stand for many
+
+    def __init__(self, policy: ActorCritic, spec: TaskSpec, config: dict[str, Any], device: torch.device) -> None:
         self.policy, self._config, self._device = policy, config, device
         self._own = [p for p in policy.parameters() if p.requires_grad]
         self.optimiser = Adam(self._own, lr=config["lr"], eps=1e-5)

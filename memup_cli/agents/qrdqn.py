@@ -80,6 +80,9 @@ class Transitions:
 class QRDQN:
     """Learns from one recording after the other. Its state: two networks, the optimiser and the replay."""
 
+    policy_class = QuantileNetwork
+    keeps_all = True  # a replay wants every step
+
     def __init__(self, policy: QuantileNetwork, spec: TaskSpec, config: dict[str, Any], device: torch.device) -> None:
         self.policy, self._config, self._device = policy, config, device
         self._target = copy.deepcopy(policy.head).requires_grad_(False)

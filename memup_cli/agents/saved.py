@@ -11,10 +11,10 @@ from stores.manifest import Manifest
 
 from ..errors import StageMissing, UsageProblem
 from ..learning.weights import restore
-from ..options.agent_options import AGENTS, MEMORY_AGENTS
 from ..records.opening import require, spec_of
 from ..records.runs import again, altered_weights
 from ..records.tensors import from_bytes, to_bytes
+from ..registries import AGENTS
 from .policies import Policy, build_policy
 
 
@@ -34,7 +34,7 @@ def save_policy(
 
 
 def trained_agents(manifest: Manifest) -> list[str]:
-    return [a for a in AGENTS if manifest.stages.get(f"train-agent/{a}", {}).get("status") == "complete"]
+    return [a for a in AGENTS.names if manifest.stages.get(f"train-agent/{a}", {}).get("status") == "complete"]
 
 
 def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, dict[str, Any]]:
@@ -43,7 +43,7 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
         trained = trained_agents(manifest)
         if len(trained) > 1:
             raise UsageProblem(f"{manifest.run} has several agents; choose one with --agent: {', '.join(trained)}")
-        begun = [a for a in AGENTS if f"train-agent/{a}" in manifest.stages]
+        begun = [a for a in AGENTS.names if f"train-agent/{a}" in manifest.stages]
         if not trained:
             command = again(manifest, f"train-agent/{begun[0]}" if begun else "train-agent", restart=False)
             raise StageMissing(f"{manifest.run} has no trained agent; run `{command}` first")
@@ -55,7 +55,7 @@ def load_policy(manifest: Manifest, agent: str | None = None) -> tuple[Policy, d
             f"`{again(manifest, f'train-agent/{agent}', restart=True)}` to train it again."
         )
     config, memory = entry["config"], None
-    if agent in MEMORY_AGENTS:
+    if AGENTS.entry(agent).on_memory:
         path = inside(manifest.run, entry["acts_on"]["path"], "acts_on")
         trained_by = manifest if path.parent == manifest.run else Manifest.load(path.parent)
         options = trained_by.stages["train-memory"]["config"]

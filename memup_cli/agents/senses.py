@@ -7,7 +7,6 @@ from ..errors import UsageProblem
 from ..memory.cells import State, Step, prepared
 from ..memory.encoders import FieldEncoder
 from ..memory.images import SIZE
-from ..predictor.contexts import PointContext
 from ..predictor.predictor import MemoryModel
 from ..tasks.spec import TaskSpec
 
@@ -77,7 +76,7 @@ class Outlook(nn.Module):
     def __init__(self, spec: TaskSpec, memory: MemoryModel) -> None:
         super().__init__()
         count = spec.classes.get("action", 0)
-        if not (isinstance(memory.context, PointContext) and spec.query == (OBSERVATION, "action") and count):
+        if not (memory.context.alone and spec.query == (OBSERVATION, "action") and count):
             raise UsageProblem(
                 "--outlook asks the predictor about each action at the step at hand: it needs numbered actions and a "
                 "memory that was trained with --context point. Without, use --no-outlook."

@@ -7,16 +7,18 @@ its window, where gtrxl also sees what its memory has of the steps before.
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..memory.cells import LinearMemory, RecurrentMemory, Shape, State
+from ..memory.cells import Shape, State
 from ..memory.encoders import FieldEncoder, mlp
+from ..memory.linear import LinearMemory
+from ..memory.recurrent import RecurrentMemory
 from ..predictor.predictor import prediction_losses
+from ..registries import BASELINES
 from ..tasks.spec import TaskSpec
 from .cores import GTrXLCore
 
@@ -170,15 +172,6 @@ def _positions(length: int, size: int, device: torch.device) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[:, :size]
 
 
-CORES: dict[str, Callable[[int, int, int, int, int], Any]] = {
-    "lstm": lstm_baseline,
-    "mingru": mingru_baseline,
-    "srnn": SRNNBaseline,
-    "transformer": TransformerBaseline,
-    "gtrxl": gtrxl_baseline,
-}
-
-
 class Baseline(nn.Module):
     """A core over the memory's inputs and the rest of the query (in RL the action), a 3-layer MLP on top.
 
@@ -189,7 +182,7 @@ class Baseline(nn.Module):
         super().__init__()
         self.kind = spec.target_kind
         self.inputs = FieldEncoder(spec, tuple(dict.fromkeys([*spec.memory_input, *spec.query])))
-        self.core = CORES[model](self.inputs.size, hidden, layers, heads, horizon)
+        self.core = BASELINES.load(model)(self.inputs.size, hidden, layers, heads, horizon)
         self.head = mlp(hidden, hidden, spec.classes[spec.target] if self.kind == "classes" else 1)
 
     def initial(self, batch: int) -> State:

@@ -12,7 +12,7 @@ from .status import JsonOption
 if TYPE_CHECKING:
     from ..health.findings import Finding
 
-HELP = """Finding whether this machine can run memup, and how well.
+HELP = """Check whether this machine can run memup, and how well.
 
 Looks at packages, extras, devices, cores, RAM, the batch queue and the Doom engine, and at the folder that runs would
 go to: its file system, free space, the speed of durable writes, renames and locks. The folder is left as it was.

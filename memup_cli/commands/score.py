@@ -3,7 +3,6 @@
 from typing import Any
 
 from .. import console
-from ..errors import UsageProblem
 from ..options.command_line import command_function
 from ..options.common import StageOptions
 from ..options.score_options import ScoreOptions
@@ -19,6 +18,7 @@ Example: memup score --run runs/tmaze-1000"""
 def _score(options: ScoreOptions, stage: StageOptions) -> None:
     from ..compute.devices import prepare_device
     from ..detector.detection import ScoreConfig
+    from ..detector.detector_checks import check_detector
     from ..records.opening import check_window, open_run, spec_of
     from ..stages.scoring import score
     from ..tasks.spec import default_detector
@@ -30,8 +30,7 @@ def _score(options: ScoreOptions, stage: StageOptions) -> None:
     hints = begun or spec.recipes.get("score", {})
     options = ScoreOptions(**{**hints, **options.model_dump(exclude_unset=True)})
     detector = options.detector or default_detector(spec)
-    if detector not in spec.detectors:
-        raise UsageProblem(f"--detector {detector} does not fit this task; use {' or '.join(spec.detectors)}")
+    check_detector(detector, spec, stage.quiet)
     if "window" in asked:
         check_window(manifest, options.window or 1)
     config = ScoreConfig(

@@ -13,9 +13,9 @@ from stores.layout import LENGTH, START, Field
 from stores.reader import Shard, Trajectories
 
 from .. import randomness
-from ..selection.candidates import rows_at
 from ..streaming.actions import previous_action_field, previous_actions, stored_fields
 from ..streaming.blocks import Steps, Targets, blocks
+from ..streaming.rows import rows_at
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .reservoir import (
     BUCKETS,

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from ..memory.encoders import FieldEncoder, mlp
 from ..predictor.predictor import prediction_losses
 from ..tasks.spec import TaskSpec
-from .detectors import Detector, Kind
+from .detectors import Detector
 
 
 class Probe(nn.Module):
     def __init__(self, spec: TaskSpec, window: int, hidden: int) -> None:
         super().__init__()
         self.kind = spec.target_kind
-        kind: Kind = "classifier" if self.kind == "classes" else "regression"
+        kind = "classifier" if self.kind == "classes" else "regression"
         self.inputs = FieldEncoder(spec, spec.memory_input, units=True)
         self.encoder = mlp(self.inputs.size, hidden, hidden, layers=1)
         self.without = Detector(spec, kind, window, hidden)  # q(y_k | x_k)

@@ -13,9 +13,8 @@ from stores.layout import LENGTH
 from stores.reader import Shard, Trajectories
 
 from ..errors import BadInput
-from ..predictor.contexts import SEEN, CarriedContext, TotalsContext, WindowContext
+from ..predictor.contexts import Context
 from ..predictor.predictor import MemoryModel
-from ..selection.candidates import distinct, window_steps
 from ..selection.importance import EpisodeMatters, Matters
 from ..streaming.reading import ChunkReader, EpisodeReader
 from ..streaming.targets import TARGET
@@ -26,7 +25,6 @@ BLOCK_BYTES = 32 << 20  # of test steps held at a time
 SWEEP = 512  # steps per call of the memory, at most ...
 SWEEP_ROWS = 1 << 14  # ... and steps of all episodes side by side: what a network computes of one is far larger than it
 RESAMPLES = 1000
-FROM_THE_START = (CarriedContext, TotalsContext)  # contexts with a state
 
 
 @dataclass(frozen=True)
@@ -268,11 +266,12 @@ def pieces(
     weigh = [matters.episode(shard, row) for shard, row in where]
     episodes = [read.episode(shard, row, spec, gamma) for shard, row in where]
     state = model.memory.initial(len(where))
-    carried = model.context.initial(len(where)) if isinstance(model.context, FROM_THE_START) else ()
+    context = model.context
+    carried = context.initial(len(where)) if context.from_start else ()
     sweep = max(1, min(SWEEP, SWEEP_ROWS // len(where)))
     for start in range(0, int(lengths.max()), block):
         stop = min(start + block, int(lengths.max()))
-        lead = min(start, model.context.window - 1) if isinstance(model.context, WindowContext) else 0
+        lead = min(start, context.before)
         arrays, weight = read_block(episodes, spec, weigh, start - lead, stop)
         for a in range(lead, stop - start + lead, sweep):
             b = min(a + sweep, stop - start + lead)
@@ -280,11 +279,11 @@ def pieces(
             inputs = {n: torch.from_numpy(arrays[n][:, a:b]).to(device) for n in names}
             with torch.no_grad():
                 m, state = model.rollout(inputs, state)
-                if isinstance(model.context, FROM_THE_START):
-                    c, carried = model.context(inputs, carried)
+                if context.from_start:
+                    c, carried = context.along(inputs, carried)
                     contexts = partial(_rows, c)
                 else:
-                    contexts = partial(_contexts, model, arrays, start - lead, a)
+                    contexts = partial(_near, context, arrays, start - lead, a, device)
             yield Piece(start - lead + a, weight[:, a:b], arrays[TARGET][:, a:b], m, contexts)
 
 
@@ -292,21 +291,12 @@ def _rows(c: torch.Tensor, episode: np.ndarray, step: np.ndarray) -> torch.Tenso
     return c[torch.from_numpy(episode).to(c.device), torch.from_numpy(step).to(c.device)]
 
 
-def _contexts(
-    model: MemoryModel, arrays: dict[str, np.ndarray], start: int, lead: int, episode: np.ndarray, step: np.ndarray
-) -> torch.Tensor:
+def _near(
+    context: Context, arrays: dict[str, np.ndarray], start: int, lead: int, device: torch.device,
+    episode: np.ndarray, step: np.ndarray,
+) -> torch.Tensor:  # fmt: skip
     """c of some steps (n,), counted from `lead` in arrays that begin at step `start` of the episodes."""
-    place = lead + step
-    device = next(model.parameters()).device
-    context = model.context
-    assert not isinstance(context, FROM_THE_START)
-    if not isinstance(context, WindowContext):
-        return context({n: torch.from_numpy(arrays[n][episode, place]).to(device) for n in context.query.names})
-    wanted, seen = window_steps(start + place, context.window)
-    rows = {n: arrays[n][episode[:, None], np.maximum(wanted - start, 0)] for n in context.query.names}
-    windows, which = distinct({**rows, SEEN: seen}, 1)
-    encoded: torch.Tensor = context({n: torch.from_numpy(values).to(device) for n, values in windows.items()})
-    return encoded[torch.from_numpy(which).to(device)]
+    return context.at(arrays, episode, lead + step, start, device)
 
 
 def read_block(

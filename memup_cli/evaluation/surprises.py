@@ -9,6 +9,7 @@ from stores.reader import Trajectories
 from stores.scores import ScoreReader, score_path
 
 from ..options.memory_options import TrainMemoryOptions
+from ..registries import PROBE
 from ..selection.importance import recorded_scale, selection_mass
 from ..tasks.own.matters import labels
 from ..tasks.spec import TaskSpec, default_detector
@@ -25,7 +26,7 @@ def surprises(
         return None
     spec = TaskSpec.from_json(manifest.task["spec"])
     detector = entry["config"]["detector"]
-    if detector == "probe":
+    if detector == PROBE:
         detector = default_detector(spec)
     shard, row = trajectories.place(episode)
     scores = ScoreReader(score_path(manifest.run, detector, shard), shard).episode(row)

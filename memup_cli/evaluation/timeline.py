@@ -20,6 +20,7 @@ from ..predictor.predictor import MemoryModel
 from ..records.opening import split_of
 from ..selection.gumbel import select
 from ..selection.importance import Matters, recorded_scale
+from ..selection.rules import rule_of
 from ..streaming.reading import ChunkReader
 from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec
@@ -171,7 +172,7 @@ def timelines(
     block, _ = block_size(test, spec, max(int(row[LENGTH]) for _, row in where))
     read, classes = ChunkReader(), spec.target_kind == "classes"
     gamma = config["gamma"]
-    online = config.get("scores") == "online" and config["select"] == "surprise"
+    online = config.get("scores") == "online" and rule_of(config["select"]).online
     spread = 1.0 if online else recorded_scale(manifest, _detector(manifest, config)).spread
     with torch.no_grad():
         ys = [read.episode(shard, row, spec, gamma)(TARGET, 0, int(row[LENGTH])) for shard, row in where]
@@ -200,12 +201,11 @@ def timelines(
 
 def _choose(sketch: Sketch, scores: np.ndarray | None, config: dict[str, Any], spread: float) -> None:
     """One draw of the targets of every point, as in training."""
-    if config["select"] == "current":
+    rule = rule_of(config["select"])
+    if rule.choice is None:
         sketch.choose(sketch.points[:, None])
         return
-    if config["select"] == "uniform":
-        scores = np.zeros(sketch.length, np.float32)
-    if scores is not None:
+    if (scores := rule.shown(scores, sketch.length)) is not None:
         rng = randomness.stream(config["seed"], randomness.SHOWN_TARGETS, sketch.number)
         temperature = config["temperature"] * spread
         top = select(scores, min(config["targets"], SHOWN), temperature, rng, config.get("reach"))

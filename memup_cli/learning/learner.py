@@ -16,7 +16,6 @@ from ..compute.pace import Watch
 from ..compute.staging import Stager
 from ..compute.world import ALONE, World
 from ..options.memory_options import TrainMemoryOptions
-from ..predictor.contexts import CarriedContext
 from ..predictor.predictor import MemoryModel
 from ..selection.arrivals import Arrivals
 from ..selection.candidates import Candidates, TargetTables, interleaved, query_fields
@@ -47,8 +46,8 @@ class MemoryLearner:
         self._optimiser = Adam(model.parameters(), lr=options.lr)
         kept = query_fields(spec, options.context, options.window, options.context_hidden)
         self._tables = TargetTables(self._slots, options.targets, spec, kept)
-        carried = isinstance(model.context, CarriedContext)
-        self._arrivals = Arrivals(model, own_seed, options, online) if online or carried else None
+        computed = online or model.context.trained_now  # targets, or their contexts, when an episode begins
+        self._arrivals = Arrivals(model, own_seed, options, online) if computed else None
         self._gains = Gains(spec, options, own_seed, device, model.context.query) if learns_gains(options) else None
         self._restored = False
         self._names = tuple(f.name for f in spec.fields if f.name in spec.memory_input)
@@ -60,7 +59,7 @@ class MemoryLearner:
             size, count = len(world.share(options.replay_size)), len(world.share(options.batch - options.slots))
             self._replay = Replay(size, count, self._rarity, self._names, own_seed)
         self.walking = model.memory.initial(self._slots)
-        if isinstance(model.context, CarriedContext):
+        if model.context.trained_now:
             self.walking += model.context.initial(self._slots)
         self._stager = Stager(device)
         self.losses = torch.zeros((), device=device)  # summed since the last log
@@ -97,7 +96,7 @@ class MemoryLearner:
         if walked.weight is not None:  # what is replayed or begins again counts as it is
             batch[WEIGHT] = np.ones(len(batch["fresh"]), np.float32)
             batch[WEIGHT][: self._slots] = walked.weight
-        tensors = self._stager(once_each(batch) if options.context in ("window", "totals") else batch)
+        tensors = self._stager(once_each(batch) if self.model.context.once else batch)
         with watch.saved_tensors():
             loss, after = rollout_loss(self.model, tensors, state, self._world, self._gains)
         if options.rollout_sampling == "all":

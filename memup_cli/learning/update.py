@@ -10,11 +10,13 @@ from ..compute.adam import Adam
 from ..compute.world import ALONE, World
 from ..memory.cells import State, reset
 from ..options.memory_options import TrainMemoryOptions
-from ..predictor.contexts import CarriedContext, TotalsContext, WindowContext
+from ..predictor.contexts import context_class
 from ..predictor.points import prediction_points
 from ..predictor.predictor import MemoryModel
-from ..selection.candidates import CONTEXT, TargetTables, distinct
+from ..selection.candidates import TargetTables
 from ..selection.gains import Gains
+from ..selection.rules import rule_of
+from ..streaming.rows import distinct
 from ..streaming.targets import TARGET
 from .stretches import Walked
 
@@ -31,14 +33,14 @@ def rollout_loss(
     Returns the state after the rollout, detached: gradients flow through r steps and no further. A carried context
     encoder has its state after the memory's. The running gain, if there is one, learns from the same predictions.
     """
-    trained = ("exists", "valid") if isinstance(model.context, CarriedContext) else ("exists",)
+    trained = ("exists", "valid") if model.context.trained_now else ("exists",)
     counts = world.begin_sum(torch.stack([tensors[name].sum() for name in trained]).float())
     state = reset(state, tensors["fresh"])
     parts = len(model.memory.initial(0))
     m, after = model.rollout(tensors, state[:parts])  # (B, r, H)
     extra = None
-    if isinstance(model.context, CarriedContext):
-        c, carried = model.context(tensors, state[parts:])  # (B, r, C)
+    if model.context.trained_now:
+        c, carried = model.context.along(tensors, state[parts:])  # (B, r, C)
         after = (*after, *carried)
         # The encoder learns from the current step, the memory being fixed; the memory learns from the future below.
         extra = _mean(model.training_losses(m.detach(), c, tensors[NOW]), tensors["valid"], counts()[1])
@@ -56,14 +58,9 @@ def rollout_loss(
 
 def _contexts(model: MemoryModel, tensors: dict[str, Tensor]) -> Tensor:
     """c_k of the selected targets: (B, P, K, C)."""
-    context = model.context
-    if isinstance(context, CarriedContext):
-        return tensors[f"query.{CONTEXT}"]
-    query = {name.removeprefix("query."): values for name, values in tensors.items() if name.startswith("query.")}
-    if isinstance(context, WindowContext | TotalsContext):
-        different = context(query) if isinstance(context, WindowContext) else context.at(query)
-        return different[tensors["which"]].view(*tensors["exists"].shape, -1)
-    return context(query)
+    kept = {name.removeprefix("query."): values for name, values in tensors.items() if name.startswith("query.")}
+    c: Tensor = model.context(kept)
+    return c[tensors["which"]].view(*tensors["exists"].shape, -1) if "which" in tensors else c
 
 
 def _mean(losses: Tensor, which: Tensor, count: Tensor) -> Tensor:
@@ -86,11 +83,11 @@ def next_batch(
 ) -> dict[str, np.ndarray]:
     """Arrays of one update: the rollout, the prediction points in it (none: every step), their queries and targets."""
     batch, valid = {**walked.arrays, "fresh": walked.fresh}, walked.valid
-    if options.select == "current":
+    if rule_of(options.select).choice is None:
         batch |= {f"query.{name}": batch[name] for name in batch if name not in (TARGET, "fresh")}
         batch["exists"] = np.arange(options.rollout) < valid[:, None]
         return batch
-    if options.context == "carried":
+    if context_class(options.context).trained_now:
         batch |= {NOW: batch[TARGET], "valid": np.arange(options.rollout) < valid[:, None]}
     points = prediction_points(
         valid, options.rollout, options.predict_every, options.random_points, (seed, update), slab.own, slab.total

@@ -1,14 +1,17 @@
 """The options of `memup train-agent`, in the groups of its help."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from ..registries import AGENTS
+from ..registry import in_words
+from .choices import OneOf
 from .common import option
 from .until import of_agent
 
-AGENTS = ("ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl")
-MEMORY_AGENTS = ("ppo", "qrdqn")  # the others remember by themselves
+ON_MEMORY = tuple(name for name, entry in AGENTS.built_in.items() if entry.on_memory)
+ALONE = tuple(name for name in AGENTS.names if name not in ON_MEMORY)  # they remember by themselves
 
 AGENT = "Agent"
 SENSES = "The memory, and what the agent sees"
@@ -23,11 +26,11 @@ class TrainAgentOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] = option(
+    agent: Annotated[str, OneOf(AGENTS)] = option(
         "ppo",
         AGENT,
-        "ppo and qrdqn act on the trained memory; ppo-lstm, amrl and gtrxl are baselines that learn to remember by "
-        "themselves.",
+        f"{in_words(ON_MEMORY, 'and')} act on the trained memory; {in_words(ALONE, 'and')} are baselines that learn to "
+        "remember by themselves.",
     )
     steps: int = option(
         3_000_000, AGENT, "Environment steps at least: iterations are of whole episodes.", ge=1, le=10**12
@@ -131,8 +134,8 @@ class TrainAgentOptions(BaseModel):
     def _fits(self) -> "TrainAgentOptions":
         if self.core_hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --core-hidden {self.core_hidden}")
-        if self.eyes == "imitated" and self.agent != "ppo":
+        if self.eyes == "imitated" and "imitate" not in AGENTS.entry(self.agent).options:
             raise ValueError(f"--eyes imitated are trained by --imitate, which {self.agent} does not have")
-        if self.alternate and self.agent not in MEMORY_AGENTS:
+        if self.alternate and not AGENTS.entry(self.agent).on_memory:
             raise ValueError(f"--alternate trains the memory in turns with the agent; {self.agent} does not use it")
         return self

@@ -1,9 +1,11 @@
 """The options of `memup train-baseline`, in the groups of its help."""
 
-from typing import Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from ..registries import BASELINES
+from .choices import OneOf
 from .common import option
 from .until import supervised
 
@@ -17,7 +19,7 @@ class TrainBaselineOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    model: Literal["lstm", "mingru", "srnn", "transformer", "gtrxl"] = option("lstm", MODEL, "Which baseline.")
+    model: Annotated[str, OneOf(BASELINES)] = option("lstm", MODEL, "Which baseline.")
     truncate: int | None = option(
         None,
         MODEL,
@@ -58,13 +60,13 @@ class TrainBaselineOptions(BaseModel):
     def _fits(self) -> "TrainBaselineOptions":
         if self.attends and self.hidden % self.heads:
             raise ValueError(f"--heads {self.heads} does not divide --hidden {self.hidden}")
-        if self.model == "srnn" and self.layers not in (None, 1):
-            raise ValueError(f"--layers {self.layers}: srnn has one recurrent layer")
+        if BASELINES.entry(self.model).one_layer and self.layers not in (None, 1):
+            raise ValueError(f"--layers {self.layers}: {self.model} has one recurrent layer")
         return self
 
     @property
     def attends(self) -> bool:
-        return self.model in ("transformer", "gtrxl")
+        return BASELINES.entry(self.model).attends
 
     @property
     def name(self) -> str:

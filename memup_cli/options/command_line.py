@@ -15,6 +15,8 @@ from pydantic_core import PydanticUndefined
 
 from ..errors import UsageProblem
 from ..ranks import rank
+from ..registry import in_words
+from .choices import OneOf
 from .common import STAGES, StageOptions
 from .old_names import refuse_old
 
@@ -130,21 +132,28 @@ def _parameter(name: str, field: FieldInfo, command: str, panel: str | None) -> 
         rich_help_panel=panel,
         hidden=bool(extra.get("rare")),
     )
-    annotation: Any = Annotated[field.annotation | None, option]  # type: ignore[operator]
+    annotation: Any = Annotated[(Literal[choices] if choices else field.annotation) | None, option]  # type: ignore[operator]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
     """The words that an option takes, if it takes only some, and the type of its value."""
+    if named := [part for part in _parts(field) if isinstance(part, OneOf)]:
+        return named[0].names, str
     kind: Any = field.annotation
     if get_origin(kind) is UnionType or type(None) in get_args(kind):
         kind = next(part for part in get_args(kind) if part is not type(None))
     return (get_args(kind), str) if get_origin(kind) is Literal else ((), kind)
 
 
+def _parts(field: FieldInfo) -> list[Any]:
+    """What the type of a field is made of: Annotated[str, OneOf(...)], or that or None."""
+    return [*field.metadata, *(part for kind in get_args(field.annotation) for part in get_args(kind))]
+
+
 def _remark(field: FieldInfo, choices: tuple[str, ...], planned: bool) -> str:
     """What the help says after the description: the words to choose from, and the default."""
-    parts = [" or ".join([", ".join(choices[:-1]), choices[-1]])] if choices else []
+    parts = [in_words(choices)] if choices else []
     default: Any = field.default
     if planned:
         parts.append("default: planned")

@@ -1,10 +1,12 @@
 """The options of `memup evaluate`: of the memory, of agents, of baselines."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ..registries import AGENTS
+from .choices import OneOf
 from .common import option
 
 MEASURED = "What is measured"
@@ -28,7 +30,7 @@ class EvaluateAgentOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    agent: Literal["ppo", "qrdqn", "ppo-lstm", "amrl", "gtrxl"] | None = option(
+    agent: Annotated[str, OneOf(AGENTS)] | None = option(
         None, MEASURED, "Which agent of the run (default: the only one trained)."
     )
     episodes: int = option(200, MEASURED, "Episodes, greedy and stochastic each.", ge=1, le=10**9)

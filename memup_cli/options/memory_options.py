@@ -1,9 +1,11 @@
 """The options of `memup train-memory`, in the groups of its help."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from ..registries import CELLS, CONTEXTS, DETECTORS, PREDICTORS, PROBE, SELECTIONS
+from .choices import OneOf
 from .common import NO_OPTION, option
 from .until import supervised
 
@@ -21,18 +23,14 @@ class TrainMemoryOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     targets: int = option(1, TARGETS, "Target steps K per prediction point.", ge=1, le=1024, planned=True)
-    select: Literal["surprise", "utility", "uniform", "current"] = option(
-        "surprise",
-        TARGETS,
-        "Targets: by uncertainty (MemUP), by how much of it the past explains (after `memup score --detector probe`), "
-        "uniform in the future (Rnd-Pred), the current step (Default).",
-        planned=True,
+    select: Annotated[str, OneOf(SELECTIONS)] = option(
+        "surprise", TARGETS, f"Targets; {SELECTIONS.summary}.", planned=True
     )
     gamma: float | None = option(None, TARGETS, "Discount of the returns (default: that of the scores).", ge=0, le=1)
     scores: Literal["stored", "online"] = option(
         "stored", TARGETS, "Scores of `memup score`, or the error of a slow average of the model itself.", rare=True
     )
-    detector: Literal["quantile", "classifier", "regression"] | None = option(
+    detector: Annotated[str, OneOf(DETECTORS, but=(PROBE,))] | None = option(
         None, TARGETS, "Whose stored scores to use (default: those that `memup score` wrote last).", rare=True
     )
     temperature: float = option(
@@ -116,11 +114,7 @@ class TrainMemoryOptions(BaseModel):
         planned=True,
     )
 
-    cell: Literal["lstm", "gru", "mingru", "none"] = option(
-        "lstm",
-        MEMORY,
-        "Memory cell; mingru: a linear recurrence, quick over many steps; none: what the predictor can do without.",
-    )
+    cell: Annotated[str, OneOf(CELLS)] = option("lstm", MEMORY, f"Memory cell; {CELLS.summary}.")
     hidden: int = option(64, MEMORY, "Size of the memory state.", ge=1, le=16_384, planned=True)
     layers: int = option(
         1, MEMORY, "Recurrent layers of the memory, and of the context encoder.", ge=1, le=16, rare=True
@@ -141,19 +135,15 @@ class TrainMemoryOptions(BaseModel):
         1.0, MEMORY, "How long units keep their contents at first: up to this many episodes.", gt=0, le=1e6, rare=True
     )
 
-    context: Literal["point", "window", "carried", "totals"] = option(
-        "point",
-        PREDICTOR,
-        "What the predictor knows of a target step: its query, the last --window steps, everything up to it, or its "
-        "query and how much of each input came up to it.",
-        planned=True,
+    context: Annotated[str, OneOf(CONTEXTS)] = option(
+        "point", PREDICTOR, f"What the predictor knows of a target step; {CONTEXTS.summary}.", planned=True
     )
     window: int = option(12, PREDICTOR, "Steps of a context window.", ge=1, le=4096, rare=True)
     context_hidden: int = option(64, PREDICTOR, "Size of the encoded context.", ge=1, le=16_384, rare=True)
-    predictor: Literal["mlp", "gated"] = option(
+    predictor: Annotated[str, OneOf(PREDICTORS)] = option(
         "mlp",
         PREDICTOR,
-        "Three layers on memory and context; gated: the first one multiplied by the context.",
+        f"Three layers on memory and context; {PREDICTORS.summary}.",
         rare=True,
         planned=True,
     )

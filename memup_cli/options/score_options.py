@@ -1,9 +1,11 @@
 """The options of `memup score`."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from ..registries import DETECTORS
+from .choices import OneOf
 from .common import option
 
 SCORES = "What is scored"
@@ -21,11 +23,10 @@ class ScoreOptions(BaseModel):
     score: Literal["nll", "entropy"] = option(
         "entropy", SCORES, "Score of the classifier: the entropy, or -log p(y), which also says what is unlikely."
     )
-    detector: Literal["quantile", "classifier", "regression", "probe"] | None = option(
+    detector: Annotated[str, OneOf(DETECTORS)] | None = option(
         None,
         DETECTOR,
-        "What estimates the uncertainty (default: quantile for numbers, classifier for classes); probe: also how much "
-        "of it the past explains, for --select utility.",
+        f"What estimates the uncertainty (default: quantile for numbers, classifier for classes); {DETECTORS.summary}.",
     )
     window: int | None = option(
         None, DETECTOR, "Local steps the detector sees (default: 1 for returns, else 8).", ge=1, le=4096

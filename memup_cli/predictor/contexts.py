@@ -1,115 +1,74 @@
-"""Context encoders: what the predictor knows of the target step k itself, as features c_k.
+"""Contexts: what the predictor knows of the target step k itself, as features c_k.
 
-point     the query fields of step k, nothing else
-window    recurrent over the last W steps up to k, from an empty state
-carried   recurrent over the episode from its start: for targets whose meaning no local window shows
-totals    step k, and the sum of all query features up to it: how often each input came, with no recurrence to train
+A context is a torch module that encodes what is kept of a target step. Each is a module of its own; a line in
+registries.py plugs one in. There are two sorts: c_k comes from some rows near k, or from all steps since the
+episode's start, along which the context then carries a state.
 """
 
-import math
-from typing import Literal
+from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..memory.cells import RecurrentMemory, Shape, State
-from ..memory.encoders import FieldEncoder, mlp
+from stores.layout import Field
+
+from ..memory.cells import Shape, State
+from ..memory.encoders import FieldEncoder
+from ..registries import CONTEXTS
+from ..streaming.reading import ReadEpisode
 from ..tasks.spec import TaskSpec
 
-Kind = Literal["point", "window", "carried", "totals"]
-SEEN = "seen"  # how many steps of a window exist: fewer than W at an episode's start
-TOTALS = "totals"  # of the query features up to a step
-CLOCKS = 20  # the longest period is 2 ** 21
+Rows = dict[str, np.ndarray]
 
 
-class PointContext(nn.Module):
-    def __init__(self, spec: TaskSpec, units: bool = False) -> None:
-        super().__init__()
-        self.query = FieldEncoder(spec, spec.query, units=units)
-        self.size = self.query.size
+class Context(Protocol):
+    takes: ClassVar[tuple[str, ...]]  # of --window and --context-hidden, ...
+    because: ClassVar[str]  # ... and why not the others
+    alone: ClassVar[bool]  # c_k says no more than the query row of k: one can ask for what could come next
+    from_start: ClassVar[bool]  # c_k depends on all steps since the start: there are initial() and along(), not at()
+    trained_now: ClassVar[bool]  # it learns from the steps of every rollout, and what is kept of a target is c_k itself
+    once: ClassVar[bool]  # what is kept of targets is often the same, and is worth encoding only once
+    images: ClassVar[bool]  # the query may hold images
 
-    def forward(self, query: dict[str, Tensor]) -> Tensor:
-        """Rows of the query fields (..., *row) -> (..., size)."""
-        features: Tensor = self.query(query)
-        return features
+    size: int  # of c_k
+    query: FieldEncoder  # of query rows
+    before: int  # steps before k that at() reads
 
+    def __init__(self, spec: TaskSpec, shape: Shape, window: int, horizon: int, units: bool) -> None:
+        """units: numbers as how far they go."""
 
-class WindowContext(nn.Module):
-    def __init__(self, spec: TaskSpec, shape: Shape, window: int, units: bool = False) -> None:
-        super().__init__()
-        self.window = window
-        self.query = FieldEncoder(spec, spec.query, units=units)
-        self.encoder = RecurrentMemory(self.query.size + 1, shape, window)  # one more tells steps from padding
-        self.size = shape.size
+    @staticmethod
+    def kept(spec: TaskSpec, window: int, size: int) -> tuple[Field, ...]:
+        """What tables keep of a target step."""
 
-    def forward(self, windows: dict[str, Tensor]) -> Tensor:
-        """Windows (N, W, *row), of which the last `seen` (N,) steps exist -> (N, size)."""
-        back = torch.arange(self.window, 0, -1, device=windows[SEEN].device)
-        exists = (back <= windows[SEEN].unsqueeze(-1)).unsqueeze(-1).float()  # (N, W, 1)
-        x = torch.cat([self.query(windows) * exists, exists], -1)
-        encoded, _ = self.encoder(x, self.encoder.initial(len(x)))
-        return encoded[:, -1]
+    @staticmethod
+    def rows(spec: TaskSpec, window: int, steps: np.ndarray, block: int, length: int, read: ReadEpisode) -> Rows:
+        """That of steps (M,) of a stored episode, read a block of steps at a time."""
 
+    @staticmethod
+    def own(kept: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Of what is kept, the query rows of the steps themselves."""
 
-class CarriedContext(nn.Module):
-    def __init__(self, spec: TaskSpec, shape: Shape, horizon: int, units: bool = False) -> None:
-        super().__init__()
-        self.query = FieldEncoder(spec, spec.query, units=units)
-        self.encoder = RecurrentMemory(self.query.size, shape, horizon)
-        self.size = shape.size
+    def of_episode(self, arrays: Rows, c: Tensor, steps: np.ndarray) -> Rows:
+        """The same of an episode in RAM, and of c along it (T, size)."""
 
-    def initial(self, batch: int) -> State:
-        return self.encoder.initial(batch)
+    def __call__(self, kept: dict[str, Tensor]) -> Tensor:
+        """What is kept (..., *row) -> c (..., size)."""
 
-    def forward(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
+    def at(self, arrays: Rows, episode: np.ndarray, place: np.ndarray, start: int, device: torch.device) -> Tensor:
+        """c (n, size) of places (n,) of episodes (n,), in arrays (B, T, *row) that begin at step `start` of these."""
+
+    def initial(self, batch: int) -> State: ...
+
+    def along(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """Steps (B, r, *row) -> c along them (B, r, size), and the state after."""
-        c, state = self.encoder(self.query(arrays), state)
-        return c, state
 
 
-class TotalsContext(nn.Module):
-    """Each total is seen as the hands of clocks with periods 4, 8, 16, ..., so that none is too large to be told from
-    the next one.
-
-    Totals are exact whatever the weights are. All that there is to learn is what they mean, and every selected target
-    teaches it; a carried encoder learns to count first, from the steps at hand.
-    """
-
-    periods: Tensor
-
-    def __init__(self, spec: TaskSpec, size: int) -> None:
-        super().__init__()
-        self.query = FieldEncoder(spec, spec.query)
-        self.register_buffer("periods", 4.0 * 2.0 ** torch.arange(CLOCKS), persistent=False)
-        self.encoder = nn.Sequential(mlp(self.query.size * (1 + 2 * CLOCKS), size, size, layers=1), nn.Tanh())
-        self.size = size
-
-    def initial(self, batch: int) -> State:
-        return (self.periods.new_zeros(batch, self.query.size),)
-
-    def forward(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
-        """Steps (B, r, *row) -> c along them (B, r, size), and the totals after."""
-        x = self.query(arrays)
-        totals = state[0].unsqueeze(1) + x.cumsum(1)
-        return self._encode(x, totals), (totals[:, -1],)
-
-    def at(self, query: dict[str, Tensor]) -> Tensor:
-        """Rows of the query fields (..., *row) with their totals (..., F) -> (..., size)."""
-        return self._encode(self.query(query), query[TOTALS])
-
-    def _encode(self, x: Tensor, totals: Tensor) -> Tensor:
-        angle = (totals.unsqueeze(-1) / self.periods * (2 * math.pi)).flatten(-2)
-        c: Tensor = self.encoder(torch.cat([x, angle.sin(), angle.cos()], -1))
-        return c
+def context_class(name: str) -> type[Context]:
+    found: type[Context] = CONTEXTS.load(name)
+    return found
 
 
-Context = PointContext | WindowContext | CarriedContext | TotalsContext
-
-
-def build_context(spec: TaskSpec, kind: Kind, shape: Shape, window: int, horizon: int, units: bool = False) -> Context:
-    """units: numbers as how far they go. Totals are exact, so they are of the numbers as they are."""
-    if kind == "totals":
-        return TotalsContext(spec, shape.size)
-    if kind == "window":
-        return WindowContext(spec, shape, window, units)
-    return CarriedContext(spec, shape, horizon, units) if kind == "carried" else PointContext(spec, units)
+def build_context(spec: TaskSpec, name: str, shape: Shape, window: int, horizon: int, units: bool = False) -> Any:
+    return context_class(name)(spec, shape, window, horizon, units)

@@ -15,10 +15,9 @@ from .. import randomness
 from ..compute.average import move_towards
 from ..errors import UsageProblem
 from ..options.memory_options import TrainMemoryOptions
-from ..predictor.contexts import SEEN, TOTALS, CarriedContext, TotalsContext, WindowContext
 from ..predictor.predictor import MemoryModel
 from ..streaming.targets import TARGET
-from .candidates import CONTEXT, Candidates, TargetTables, compacted, distinct, totals_at, window_steps
+from .candidates import Candidates, TargetTables, compacted
 from .gumbel import select
 
 SWEEP_BYTES = 64 << 20  # of what is computed along episodes at a time
@@ -79,24 +78,20 @@ class Arrivals:
         for i, slot in enumerate(slots.tolist()):
             length = int(lengths[i])
             found = self._select(errors[i, :length], arrays[TARGET][i]) if self._online else self._chosen[slot]
-            found.query.update(self._query({name: values[i] for name, values in arrays.items()}, c[i], found.steps))
+            episode = {name: values[i] for name, values in arrays.items()}
+            found.query.update(self._average.context.of_episode(episode, c[i], found.steps))
             self._tables.put(slot, found)
 
     def _contexts(self, arrays: dict[str, np.ndarray], tensors: dict[str, Tensor]) -> Tensor:
         """c of every step of some episodes: (n, T, C)."""
         context = self._average.context
         n, length = next(iter(arrays.values())).shape[:2]
-        if isinstance(context, CarriedContext | TotalsContext):
-            c: Tensor = context(tensors, context.initial(n))[0]
+        if context.from_start:
+            c: Tensor = context.along(tensors, context.initial(n))[0]
             return c
-        if not isinstance(context, WindowContext):
-            return context(tensors)
-        wanted, seen = window_steps(np.arange(length), context.window)
-        rows = {name: arrays[name][:, wanted] for name in context.query.names}
-        windows, which = distinct({**rows, SEEN: np.broadcast_to(seen, (n, length))}, 2)
-        device = next(self._average.parameters()).device
-        encoded: Tensor = context({name: torch.from_numpy(values).to(device) for name, values in windows.items()})
-        return encoded[torch.from_numpy(which).to(device)].unflatten(0, (n, length))
+        episode, step = (each.ravel() for each in np.indices((n, length)))
+        c = context.at(arrays, episode, step, 0, next(self._average.parameters()).device)
+        return c.unflatten(0, (n, length))
 
     def _select(self, errors: np.ndarray, y: np.ndarray) -> Candidates:
         rng = randomness.stream(self._seed, randomness.ONLINE_TARGETS, self._visits)
@@ -105,19 +100,6 @@ class Arrivals:
         spread = max(float(errors.max() - np.median(errors)), 1e-6)
         top, steps = compacted(select(errors, options.targets, options.temperature * spread, rng, options.reach))
         return Candidates(top, steps, {}, y[steps])
-
-    def _query(self, arrays: dict[str, np.ndarray], c: Tensor, steps: np.ndarray) -> dict[str, np.ndarray]:
-        """What the tables keep of some steps (M,) of an episode."""
-        context = self._average.context
-        if isinstance(context, CarriedContext):
-            return {CONTEXT: c[torch.from_numpy(steps).to(c.device)].cpu().numpy()}
-        if not isinstance(context, WindowContext):
-            rows = {name: arrays[name][steps] for name in context.query.names}
-            if isinstance(context, TotalsContext):
-                rows[TOTALS] = totals_at(context.query, steps, len(c), len(c), lambda n, a, b: arrays[n][a:b])
-            return rows
-        wanted, seen = window_steps(steps, context.window)
-        return {**{name: arrays[name][wanted] for name in context.query.names}, SEEN: seen}
 
     def state(self, tables: TargetTables) -> dict[str, Any]:
         return {"average": self._average.state_dict(), "visits": self._visits, "tables": tables.state()}

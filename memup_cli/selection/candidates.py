@@ -10,14 +10,13 @@ from torch import Tensor
 from stores.layout import Field
 from stores.slab import Read
 
-from ..memory.encoders import FieldEncoder
-from ..predictor.contexts import SEEN, TOTALS, Kind
+from ..predictor.contexts import context_class
 from ..streaming.reading import EpisodeReader
+from ..streaming.rows import rows_at
 from ..streaming.targets import TARGET, is_stored, target_field
 from ..tasks.spec import TaskSpec
 from .gumbel import BLOCK, SuffixTop
 
-CONTEXT = "context"  # a context computed beforehand: the carried encoder's state at the step
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -31,37 +30,20 @@ class Candidates:
     y: np.ndarray  # (M,)
 
 
-def query_fields(spec: TaskSpec, context: Kind, window: int, context_size: int) -> tuple[Field, ...]:
-    """What is kept per candidate: its query row, the window before it, or its context."""
-    if context == "carried":
-        return (Field(CONTEXT, "float32", (context_size,)),)
-    rows = tuple(f for f in spec.fields if f.name in spec.query)
-    if context == "point":
-        return rows
-    if context == "totals":
-        return (*rows, Field(TOTALS, "float32", (FieldEncoder(spec, spec.query).size,)))
-    return (*(Field(f.name, f.dtype, (window, *f.shape)) for f in rows), Field(SEEN, "int32"))
+def query_fields(spec: TaskSpec, context: str, window: int, context_size: int) -> tuple[Field, ...]:
+    """What is kept per candidate, as its context has it: its query row, the window before it, or its c."""
+    return context_class(context).kept(spec, window, context_size)
 
 
 def gather_candidates(
-    top: SuffixTop, spec: TaskSpec, gamma: float, context: Kind, window: int, block: int, length: int, read: Read
+    top: SuffixTop, spec: TaskSpec, gamma: float, context: str, window: int, block: int, length: int, read: Read
 ) -> Candidates:
     """Read the rows of the selected steps, a block of steps at a time, so that a long episode is never whole in RAM.
 
     Carried contexts are left out: only the model can compute them.
     """
     top, steps = compacted(top)
-    query: dict[str, np.ndarray] = {}
-    if context in ("point", "totals"):
-        query = {name: rows_at(name, steps, block, length, read) for name in spec.query}
-    if context == "totals":
-        query[TOTALS] = totals_at(FieldEncoder(spec, spec.query), steps, block, length, read)
-    if context == "window":
-        wanted, seen = window_steps(steps, window)
-        needed, places = np.unique(wanted, return_inverse=True)
-        places = places.reshape(wanted.shape)
-        query = {name: rows_at(name, needed, block, length, read)[places] for name in spec.query}
-        query[SEEN] = seen
+    query = context_class(context).rows(spec, window, steps, block, length, read)
     size = block if is_stored(spec, gamma) else BLOCK
     y = rows_at(TARGET, steps, size, length, EpisodeReader(spec, gamma, length, read, BLOCK))
     return Candidates(top, steps, query, y)
@@ -71,49 +53,6 @@ def compacted(top: SuffixTop) -> tuple[SuffixTop, np.ndarray]:
     """The same selection in terms of places among the steps that occur in it, and those steps (M,)."""
     steps = np.unique(top.best[top.best >= 0])
     return SuffixTop(top.changes, np.where(top.best >= 0, np.searchsorted(steps, top.best), -1)), steps
-
-
-def window_steps(steps: np.ndarray, window: int) -> tuple[np.ndarray, np.ndarray]:
-    """The last `window` steps up to each of (M,): (M, W), the first step repeated before it; how many exist (M,)."""
-    wanted = steps[:, None] + np.arange(1 - window, 1)
-    return np.maximum(wanted, 0), np.minimum(steps + 1, window).astype(np.int32)
-
-
-def totals_at(encoder: FieldEncoder, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
-    """Sums of an episode's features up to and with each of steps (M,), a block of steps at a time."""
-    device = next(encoder.buffers(), torch.empty(0)).device
-    found = np.zeros((len(steps), encoder.size), np.float32)
-    total = torch.zeros(encoder.size, device=device)
-    for first in range(0, int(steps.max(initial=-1)) + 1, block):
-        stop = min(first + block, length)
-        rows = {name: torch.from_numpy(read(name, first, stop)).to(device) for name in encoder.names}
-        totals = total + encoder(rows).cumsum(0)
-        here = (steps >= first) & (steps < stop)
-        found[here] = totals.cpu().numpy()[steps[here] - first]
-        total = totals[-1]
-    return found
-
-
-def rows_at(name: str, steps: np.ndarray, block: int, length: int, read: Read) -> np.ndarray:
-    """Rows of some steps (M,) in ascending order, a block of steps at a time."""
-    parts = []
-    for b in np.unique(steps // block) if len(steps) else [0]:
-        first = int(b) * block
-        parts.append(read(name, first, min(first + block, length))[steps[steps // block == b] - first])
-    return np.concatenate(parts)
-
-
-def distinct(query: dict[str, np.ndarray], leading: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The different rows among query arrays with `leading` common dimensions, and which one each place has (flat).
-
-    Windows before the same kind of event are often equal; an encoder has to see each only once.
-    """
-    flat = {name: values.reshape(-1, *values.shape[leading:]) for name, values in query.items()}
-    count = len(next(iter(flat.values())))
-    parts = [np.ascontiguousarray(v).reshape(count, -1).view(np.uint8).reshape(count, -1) for v in flat.values()]
-    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
-    _, first, which = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
-    return {name: values[first] for name, values in flat.items()}, which.ravel()
 
 
 class TargetTables:

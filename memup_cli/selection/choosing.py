@@ -12,7 +12,8 @@ from stores.scores import ScoreReader, score_path
 from stores.slab import Read
 
 from .. import randomness
-from .candidates import Candidates, Gather, rows_at
+from ..streaming.rows import rows_at
+from .candidates import Candidates, Gather
 from .gumbel import BLOCK, SuffixTop, select
 
 

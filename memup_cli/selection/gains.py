@@ -17,12 +17,13 @@ from .. import randomness
 from ..compute.adam import Adam
 from ..memory.encoders import FieldEncoder, mlp
 from ..options.memory_options import TrainMemoryOptions
-from ..predictor.contexts import Kind
+from ..predictor.contexts import context_class
 from ..predictor.predictor import MemoryModel, prediction_losses
 from ..streaming.targets import TARGET
 from ..tasks.spec import TaskSpec
 from .candidates import Candidates, TargetTables, compacted
 from .gumbel import SuffixTop, perturb
+from .rules import rule_of
 
 SPARE = 4  # candidates that stored scores choose, for each target
 SHARE = 0.5  # of visits on which the running gain draws among them
@@ -36,7 +37,7 @@ TEMPERATURE = 0.1  # of the draw, with gains in units of the largest
 
 def learns_gains(options: TrainMemoryOptions) -> bool:
     """A carried context has no query row that a kind of event could be known by."""
-    return options.select == "utility" and options.context != "carried"
+    return rule_of(options.select).narrows and not context_class(options.context).trained_now
 
 
 def candidates_wanted(options: TrainMemoryOptions) -> int:
@@ -87,7 +88,7 @@ class Gains:
     ) -> None:
         """like: the query of the model that learns."""
         self._targets, self._reach, self._seed = options.targets, options.reach, seed
-        self._context: Kind = options.context
+        self._context = context_class(options.context)
         with torch.random.fork_rng(devices=[]):  # the memory's noise stays what it is without these networks
             self._networks = _Networks(spec, like).to(device)
         self._optimiser = Adam(self._networks.parameters(), lr=LR)
@@ -105,7 +106,7 @@ class Gains:
         query = {name: tensors[f"query.{name}"] for name in self._networks.query.names}
         if "which" in tensors:
             which = tensors["which"].view(tensors["exists"].shape)[:, 0]
-            rows = {name: values[which] for name, values in self._rows(query).items()}
+            rows = {name: values[which] for name, values in self._context.own(query).items()}
         else:
             rows = {name: values[:, 0] for name, values in query.items()}
         self._optimiser.zero_grad()
@@ -131,17 +132,13 @@ class Gains:
         networks = self._networks
         query = {name: torch.from_numpy(found.query[name]).to(networks.scale.device) for name in networks.query.names}
         with torch.no_grad():
-            gains = networks.gain(networks.query(self._rows(query)))[:, 0] / networks.largest
+            gains = networks.gain(networks.query(self._context.own(query)))[:, 0] / networks.largest
         values = perturb(gains.clamp(min=0).cpu().numpy(), TEMPERATURE, rng).astype(np.float64)  # (M,)
         if self._reach is not None:
             values -= found.steps / self._reach
         places = found.top.best
         order = np.argsort(-np.append(values, -np.inf)[places], axis=1)  # a place of -1 finds the last
         return np.take_along_axis(places, order, axis=1)
-
-    def _rows(self, query: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The target steps' own rows; of a window, the last."""
-        return {name: values[:, -1] for name, values in query.items()} if self._context == "window" else query
 
     def state(self, tables: TargetTables) -> dict[str, Any]:
         networks, optimiser = self._networks.state_dict(), self._optimiser.state_dict()

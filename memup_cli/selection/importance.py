@@ -9,6 +9,7 @@ from stores.manifest import Manifest
 from stores.reader import Shard
 from stores.scores import ScoreReader, score_path
 
+from ..registries import PROBE
 from ..tasks.spec import StepRule, TaskSpec, default_detector
 
 KEPT = 0.999  # of an episode's mass: the steps with the rest are left out
@@ -37,7 +38,7 @@ class Scale:
 def recorded_scale(manifest: Manifest, detector: str) -> Scale:
     """That of stored scores. The probe's go from 0 to 1; scores of runs of 0.1.0 count as they are."""
     metrics = manifest.stages.get("score", {}).get("metrics", {})
-    if detector in ("", "probe") or "spread" not in metrics:
+    if detector in ("", PROBE) or "spread" not in metrics:
         return Scale()
     return Scale(metrics["usual_score"], metrics["spread"])
 
@@ -122,4 +123,4 @@ def _detector(manifest: Manifest, spec: TaskSpec, config: dict[str, Any]) -> str
     if entry.get("status") != "complete" or manifest.stale("score") or not separates(manifest):
         return ""
     stored: str = entry["config"]["detector"]
-    return config.get("detector") or (default_detector(spec) if stored == "probe" else stored)
+    return config.get("detector") or (default_detector(spec) if stored == PROBE else stored)

@@ -1,6 +1,12 @@
-"""Whose stored scores select the targets: a detector's (surprise), or the probe's (utility)."""
+"""What a selection rule says: whose scores it takes, and how it draws the targets of an episode by them.
+
+Each rule is a module of its own; a line in registries.py plugs one in.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 
 from stores.manifest import Manifest
 from stores.schedule import Visit
@@ -9,64 +15,56 @@ from ..errors import StageMissing, UsageProblem
 from ..options.memory_options import TrainMemoryOptions
 from ..records.opening import require
 from ..records.runs import quoted
-from ..selection.choosing import Exploring, chooser, stored_scores, uniform_scores
-from ..tasks.spec import TaskSpec, default_detector, detectors_of
-from .gains import candidates_wanted
+from ..registries import SELECTIONS
+from ..tasks.spec import TaskSpec, detectors_of
 from .gumbel import SuffixTop
-from .importance import recorded_scale, separates
 
-USEFUL = 0.1  # of the largest gain: with less, a step is noise as far as memory is concerned
+OF_SCORES = ("scores", "detector", "temperature", "explore")  # options that are about scores
+
+Choice = Callable[[Visit], SuffixTop]  # the targets of a visit to an episode
+
+
+def as_they_are(scores: np.ndarray | None, length: int) -> np.ndarray | None:
+    return scores
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A way of selecting targets."""
+
+    scored_by: Callable[[Manifest, TaskSpec, TrainMemoryOptions], str]  # whose stored scores; empty: none are used
+    # How they are drawn, by the scores of that detector, with a seed; None: every step is predicted as it is read.
+    choice: Callable[[Manifest, TaskSpec, TrainMemoryOptions, str, int], Choice] | None
+    shown: Callable[[np.ndarray | None, int], np.ndarray | None] = as_they_are  # what a timeline draws by, of scores
+    idle: tuple[str, ...] = ()  # options of train-memory that have no effect then, ...
+    because: str = ""  # ... and why
+    online: bool = False  # --scores online may take the place of stored ones
+    narrows: bool = False  # among more candidates than are needed, the running gain draws (gains.py)
+
+
+def rule_of(select: str) -> Rule:
+    found: Rule = SELECTIONS.load(select)
+    return found
 
 
 def scored_by(manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions) -> str:
-    """The detector whose stored scores select the targets; empty: none.
+    """The detector whose stored scores select the targets; empty: none."""
+    rule = rule_of(options.select)
+    detector = rule.scored_by(manifest, spec, options)
+    if options.scores == "online" and not rule.online and "scores" not in rule.idle:
+        raise UsageProblem(f"--select {options.select} takes stored scores, not --scores online")
+    return detector
 
-    Of utility it is the probe, or the detector of surprise where the probe cannot tell.
-    """
-    utility = options.select == "utility"
-    if utility and options.scores == "online":
-        raise UsageProblem("--select utility takes the scores of `memup score --detector probe`, not --scores online")
-    if utility and options.detector is not None:
-        raise UsageProblem(f"--select utility takes the scores of the probe, not of --detector {options.detector}")
-    if not (utility or options.select == "surprise") or options.scores == "online":
-        return ""
-    if options.detector is not None and options.detector not in spec.detectors:
-        raise UsageProblem(f"--detector {options.detector} does not fit this task; use {spec.detectors[0]}")
-    wanted = "probe" if utility else options.detector
-    command = f"memup score --detector {wanted} --run {quoted(manifest.run)}"
-    if utility and "score" not in manifest.stages:
-        raise StageMissing(f"--select utility takes the scores of the probe; run `{command}` first")
-    entry = require(manifest, "score")
-    stored = detectors_of(entry["config"]["detector"], spec)
+
+def stored_detectors(manifest: Manifest, spec: TaskSpec, wanted: str | None) -> tuple[str, ...]:
+    """Whose scores the run has; an error if those that are wanted are not among them."""
+    stored = detectors_of(require(manifest, "score")["config"]["detector"], spec)
     if wanted not in (None, *stored):
         raise StageMissing(
-            f"{manifest.run} has scores of the {stored[-1]} detector, not of the {wanted}; run `{command} --restart` "
-            "first"
+            f"{manifest.run} has scores of the {stored[-1]} detector, not of the {wanted}; run `memup score --detector "
+            f"{wanted} --run {quoted(manifest.run)} --restart` first"
         )
-    if utility and not probe_tells(manifest):
-        return stored[0]
-    return wanted or stored[0]
-
-
-def probe_tells(manifest: Manifest) -> bool:
-    """Whether a probe was trained, and found what the past explains."""
-    return bool(manifest.stages.get("score", {}).get("metrics", {}).get("probe", {}).get("tells"))
-
-
-def stored_choice(
-    manifest: Manifest, spec: TaskSpec, options: TrainMemoryOptions, detector: str, seed: int
-) -> Callable[[Visit], SuffixTop]:
-    """Selection by the scores of a detector; without one, uniform. The temperature is in units of their spread."""
-    told = detector == "probe" or (detector and separates(manifest))
-    scores = stored_scores(manifest.run, detector) if told else uniform_scores
-    temperature = options.temperature * recorded_scale(manifest, detector).spread
-    exploring = Exploring(uniform_scores, options.explore, temperature)
-    if detector == "probe":
-        surprise = default_detector(spec)
-        scale = recorded_scale(manifest, surprise)
-        wider = stored_scores(manifest.run, surprise)
-        exploring = Exploring(wider, options.explore, options.temperature * scale.spread, USEFUL)
-    return chooser(scores, candidates_wanted(options), temperature, seed, exploring, options.reach, options.near)
+    return stored
 
 
 def discount(manifest: Manifest, spec: TaskSpec, given: float | None, scored: bool) -> float:

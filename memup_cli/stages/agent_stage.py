@@ -16,12 +16,14 @@ from ..agents.saved import save_policy
 from ..agents.senses import OBSERVATION
 from ..errors import UsageProblem
 from ..learning.weights import load_model
-from ..options.agent_options import MEMORY_AGENTS, TrainAgentOptions
+from ..options.agent_options import TrainAgentOptions
+from ..predictor.contexts import context_class
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts, is_extension
 from ..records.opening import digests, open_run, require, spec_of, split_of
 from ..records.runs import altered_weights, now, recorded_config
+from ..registries import AGENTS
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
 from .lifecycle import attempting, is_up_to_date
@@ -30,15 +32,6 @@ BOTH = {"steps", "until", "envs", "iteration_steps", "gamma", "lr", "hidden", "m
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
 ITERATIONS = 40  # of the steps there are, if they are enough for that with ...
 FEW = 8  # ... this many environments
-PPO_OPTIONS = {"gae", "clip", "epochs", "entropy", "sample"}
-OWN_OPTIONS = {
-    "ppo": {"checkpoint", "outlook", "imitate", "prefer", "alternate"} | PPO_OPTIONS,
-    "qrdqn": {"checkpoint", "outlook", "alternate", "quantiles", "replay", "replay_ratio", "updates_at_most", "epsilon"}
-    | {"explore", "target_rate"},
-    "ppo-lstm": {"rollout", "core_hidden"} | PPO_OPTIONS,
-    "amrl": {"rollout", "core_hidden", "aggregate"} | PPO_OPTIONS,
-    "gtrxl": {"rollout", "core_hidden", "span", "layers", "heads"} | PPO_OPTIONS,
-}
 
 
 @dataclass(frozen=True)
@@ -73,14 +66,15 @@ class AgentJob:
     @property
     def config(self) -> dict[str, Any]:
         """What the result depends on, defaults filled in."""
-        known = BOTH | OWN_OPTIONS[self.agent]
+        entry = AGENTS.entry(self.agent)
+        known = BOTH | entry.options
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k in known}
-        frozen = self.agent in MEMORY_AGENTS
+        frozen = entry.on_memory
         chosen["minibatch"] = self.options.minibatch or (512 if frozen else 2048)
         if "sample" in chosen:
             chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
         if frozen and next(f for f in self.spec.fields if f.name == OBSERVATION).is_image:
-            chosen["eyes"] = self.options.eyes or ("memory" if self.agent == "qrdqn" else "own")
+            chosen["eyes"] = self.options.eyes or entry.eyes
         begun = {} if self.restart else self.manifest.stages.get(self.stage, {}).get("config", {})
         units = {"units": True} if begun.get("units", not begun) else {}  # what 0.1.0 began goes on without
         return {"agent": self.agent, **chosen, **units, "seed": self.seed}
@@ -112,24 +106,25 @@ def resolve(
     """Check what the command needs: a task with an environment and, unless it is a baseline, a trained memory."""
     manifest = open_run(run)
     spec = spec_of(manifest)
-    known = BOTH | OWN_OPTIONS[options.agent] | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
-    known |= {"eyes"} if options.agent in MEMORY_AGENTS else set()
+    entry = AGENTS.entry(options.agent)
+    known = BOTH | entry.options | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
+    known |= {"eyes"} if entry.on_memory else set()
     if foreign := sorted(options.model_fields_set - known):
         raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}; leave it out")
     hints = {**planned(manifest, spec, options, restart), **spec.recipes.get(options.agent, {})}
     options = TrainAgentOptions(**{**hints, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()
-    if options.agent == "qrdqn" and "action" not in spec.classes:
+    if entry.numbered and "action" not in spec.classes:
         raise UsageProblem(
-            f"--agent qrdqn chooses among numbered actions, but those of {manifest.task['name']} are continuous; use "
-            "--agent ppo"
+            f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} are "
+            "continuous; use --agent ppo"
         )
     if options.alternate and (more := {f.name for f in spec.fields} - {"observation", "action", "reward"}):
         raise UsageProblem(
             f"--alternate collects observations, actions and rewards; {manifest.task['name']} also has "
             f"{', '.join(sorted(more))}, which only `memup collect` can tell"
         )
-    if options.agent in MEMORY_AGENTS:
+    if entry.on_memory:
         require(manifest, "train-memory")
     return AgentJob(manifest, spec, options, seed, device, restart, quiet)
 
@@ -160,14 +155,14 @@ def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, rest
 def _has_good_outlook(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions) -> bool:
     """Whether the predictor can be asked about actions, and is right often enough on validation episodes."""
     entry = manifest.stages.get("train-memory", {})
-    asks = options.agent in MEMORY_AGENTS and "action" in spec.classes and spec.query == (OBSERVATION, "action")
+    asks = AGENTS.entry(options.agent).on_memory and "action" in spec.classes and spec.query == (OBSERVATION, "action")
     good = entry.get("metrics", {}).get("explained", 0.0) >= GOOD
-    return bool(asks and good and entry["config"]["context"] == "point")
+    return bool(asks and good and context_class(entry["config"]["context"]).alone)
 
 
 def find(job: AgentJob) -> str:
     """What there is to do: new, continue, extend, up to date. Refuses other options or inputs without --restart."""
-    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    inputs = digests(job.manifest, "memory") if AGENTS.entry(job.agent).on_memory else {}
     begun = checkpoint.exists(job.folder) or (job.manifest.run / "rounds" / job.agent).exists()
     done = is_up_to_date(job.manifest, job.stage, job.config, inputs, job.restart, begun, "steps")
     if done and not altered_weights(job.manifest, job.stage):
@@ -188,7 +183,7 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
 
     if find(job) == "up to date":
         return {"run": str(job.manifest.run), "outcome": "up to date", **job.manifest.stages[job.stage]["metrics"]}
-    inputs = digests(job.manifest, "memory") if job.agent in MEMORY_AGENTS else {}
+    inputs = digests(job.manifest, "memory") if AGENTS.entry(job.agent).on_memory else {}
     total = job.options.steps * (job.options.alternate + 1)
     with attempting(job.manifest, job.stage, job.folder, job.quiet) as attempt:
         stop, began = attempt.stop, now()
@@ -205,7 +200,7 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         begun: dict[str, Any] = {"config": job.config, "inputs": inputs, "earlier": job.earlier, "started": began}
         attempt.note("running", **begun, outputs={}, rounds=[])
         home = job.manifest
-        memory = load_model(home, job.options.checkpoint) if job.agent in MEMORY_AGENTS else None
+        memory = load_model(home, job.options.checkpoint) if AGENTS.entry(job.agent).on_memory else None
         policy, metrics = train(job.training(memory), stop, attempt.still_ours, saved)
         if job.options.alternate and not stop:
             policy, metrics, home = alternate(job, policy, metrics, stop, attempt.still_ours, saved)
@@ -213,7 +208,7 @@ def train_agent(job: AgentJob) -> dict[str, Any]:
         if stop:
             raise attempt.interrupted(f"checkpoint saved at {metrics['steps']:,} steps", progress=progress)
         acts_on = None
-        if job.agent in MEMORY_AGENTS:
+        if AGENTS.entry(job.agent).on_memory:
             path = (home.run / "memory").relative_to(job.manifest.run)
             acts_on = {"path": str(path), "digest": home.stages["train-memory"]["weights"][job.options.checkpoint]}
         digest = save_policy(job.folder, policy, job.config, acts_on, attempt.still_ours)

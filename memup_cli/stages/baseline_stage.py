@@ -27,12 +27,12 @@ from ..records import checkpoint
 from ..records.extending import Earlier, earlier_parts
 from ..records.opening import digests, open_run, spec_of, split_of
 from ..records.runs import altered_weights, recorded_config
+from ..registries import BASELINES
 from ..selection.importance import Matters
 from ..selection.rules import discount
 from ..tasks.spec import TaskSpec
 from .lifecycle import attempting, is_up_to_date
 
-LAYERS = {"lstm": 2, "mingru": 2, "srnn": 1, "transformer": 4, "gtrxl": 2}
 OUT_OF_MEMORY = "out of memory"
 
 
@@ -62,7 +62,7 @@ class BaselineJob:
         """What the result depends on, defaults filled in; how often it is saved and what is free does not count."""
         free = {"checkpoint_every", "slab_memory", "memory_limit"}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
-        chosen["layers"] = self.options.layers or LAYERS[self.options.model]
+        chosen["layers"] = self.options.layers or BASELINES.entry(self.options.model).layers
         chosen["gamma"] = discount(self.manifest, self.spec, self.options.gamma, scored=False)
         return {**chosen, "seed": self.seed}
 

@@ -37,6 +37,7 @@ from ..records import checkpoint
 from ..records.opening import digests, open_run, require_validation, spec_of, split_of, stored_of
 from ..records.runs import STORED, altered_weights
 from ..records.tensors import from_bytes, to_bytes
+from ..registries import PROBE
 from ..tasks.spec import TaskSpec, default_detector, detectors_of
 from .lifecycle import attempting, is_up_to_date
 
@@ -52,7 +53,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
     inputs = digests(manifest, *STORED)
     values = dict(vars(config))
     parts = [replace(config, detector=name) for name in detectors_of(config.detector, spec)]
-    if config.detector == "probe":
+    if config.detector == PROBE:
         check_enough(len(split_of(manifest, "train")))  # before anything is trained
     begun = any((manifest.run / "scores" / part.detector).is_dir() for part in parts)
     done = is_up_to_date(manifest, "score", values, inputs, restart, begun)
@@ -79,7 +80,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
         for part in parts:
             found = _trained_detector(manifest, spec, part, device, stop, still_ours, quiet)
             if found is None:
-                what = "probe" if part.detector == "probe" else "detector"
+                what = "probe" if part.detector == PROBE else "detector"
                 raise attempt.interrupted(f"a checkpoint of the {what} is saved", progress=progress)
             detector, kept[part.detector], training = found
             source = {"detector": weights_digest(detector), "inputs": inputs}
@@ -87,7 +88,7 @@ def score(run: Path | None, config: ScoreConfig, device: torch.device, restart: 
             if stop and progress["done"] < total:
                 where = f"{progress['done']:,} of {total:,} episodes are scored"
                 raise attempt.interrupted(where, progress=progress)
-            if part.detector == "probe":
+            if part.detector == PROBE:
                 metrics["probe"] = training
             else:
                 metrics |= {**training, **summary(manifest, part.detector)}
@@ -135,7 +136,7 @@ def _with_gamma(
     probed: dict[str, Any] = {}
     if len(train) >= LEAST_EPISODES:
         torch.manual_seed(config.seed)
-        gains = Detector(spec, "probe", config.window, config.hidden).to(device)
+        gains = Detector(spec, PROBE, config.window, config.hidden).to(device)
         events = sample_events(train, spec, gamma, config.window, config.seed)
         saving = Saving(path.parent, f"{made_from} {gamma}", stop, still_ours)
         probe = Probe(spec, config.window, config.hidden).to(device)
@@ -173,7 +174,7 @@ def _trained_detector(
     One that an interrupted attempt with the same config and data has trained, wholly or in part, is taken up.
     """
     torch.manual_seed(config.seed)
-    detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)  # type: ignore[arg-type]
+    detector = Detector(spec, config.detector, config.window, config.hidden, config.score).to(device)
     weights = manifest.run / "detector" / f"{config.detector}.safetensors"
     described = weights.with_suffix(".json")
     made_from = {"config": vars(config), "inputs": digests(manifest, *STORED), "networks": NETWORKS}
@@ -186,7 +187,7 @@ def _trained_detector(
             detector.load_state_dict(from_bytes(data, weights))
             return detector, digest, found["training"]
     saving = Saving(weights.parent, json_checksum(made_from), stop, still_ours)
-    if config.detector == "probe":
+    if config.detector == PROBE:
         events = sample_events(split_of(manifest, "train"), spec, config.discount, config.window, config.seed)
         probe = Probe(spec, config.window, config.hidden).to(device)
         training = train_probe(detector, probe, events, config, device, saving, quiet)

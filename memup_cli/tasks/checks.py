@@ -12,11 +12,12 @@ from pydantic import BaseModel, ValidationError
 from stores.errors import StoreError, UnsafePath
 from stores.layout import Field
 
+from ..blame import described
 from ..errors import MemupError, UsageProblem
-from ..options.agent_options import AGENTS, TrainAgentOptions
+from ..options.agent_options import TrainAgentOptions
 from ..options.memory_options import TrainMemoryOptions
 from ..options.score_options import ScoreOptions
-from .own.blame import described
+from ..registries import AGENTS
 from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
 
 KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])
@@ -28,7 +29,7 @@ MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "max_length": ("an int, 1 at least, or None", lambda found: found is None or (type(found) is int and found > 0)),
 }
-RECIPES = ("hints", "paper", "score", *AGENTS)
+RECIPES = ("hints", "paper", "score", *AGENTS.names)
 
 
 def make_task(name: str, kind: type[Task], options: TaskOptions) -> Task:
@@ -181,7 +182,7 @@ def _wrong_recipes(recipes: Any) -> str | None:
             return f"`recipes` has {name!r}; it can have: {', '.join(RECIPES)}"
         model: type[BaseModel] = ScoreOptions if name == "score" else TrainMemoryOptions
         values = recipe
-        if name in AGENTS:
+        if name in AGENTS.names:
             model, values = TrainAgentOptions, {"agent": name, **recipe}
         try:
             model(**values)

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from stores.groups import Episode
 from stores.layout import Field
 
+from ..registries import DETECTORS, PROBE
+
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
 
 
@@ -49,8 +51,14 @@ class TaskSpec:
 
     @property
     def detectors(self) -> tuple[str, ...]:
-        """Those that can predict the target; the probe goes with each."""
-        return ("classifier", "probe") if self.target_kind == "classes" else ("quantile", "regression", "probe")
+        """The built-in ones that can predict the target; the probe goes with each."""
+        return tuple(name for name in DETECTORS.built_in if self.suits(name))
+
+    def suits(self, detector: str) -> bool:
+        """Whether a detector can predict the target."""
+        if DETECTORS.is_built_in(detector):
+            return self.target_kind in DETECTORS.entry(detector).targets
+        return self.target_kind in DETECTORS.load(detector).targets
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,12 +75,12 @@ class TaskSpec:
 
 def default_detector(spec: TaskSpec) -> str:
     """One whose scores do not look at y: those that did would draw unlikely outcomes, whatever the step."""
-    return "classifier" if spec.target_kind == "classes" else "quantile"
+    return spec.detectors[0]
 
 
 def detectors_of(detector: str, spec: TaskSpec) -> tuple[str, ...]:
     """Whose scores a score stage writes."""
-    return (default_detector(spec), detector) if detector == "probe" else (detector,)
+    return (default_detector(spec), detector) if detector == PROBE else (detector,)
 
 
 class TaskOptions(BaseModel):

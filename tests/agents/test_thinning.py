@@ -28,7 +28,7 @@ def played(length: int, limit: int | None, budget: int = 0, seed: int = 3) -> tu
     config = {**given.model_dump(), "agent": "ppo", "rollout": ROLLOUT}
     policy = build_policy(task.spec, memory, config)
     player = Player(Arena(task.vector_environment(ENVS), task.spec), policy, CPU, ROLLOUT, budget, limit=limit)
-    return player.play(seed), PPO(policy, config, CPU)
+    return player.play(seed), PPO(policy, task.spec, config, CPU)
 
 
 @pytest.mark.parametrize("length", [500, 1500])

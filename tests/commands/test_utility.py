@@ -12,7 +12,7 @@ from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.selection.choosing import stored_scores
 from memup_cli.selection.gains import SIGNIFICANT
-from memup_cli.selection.rules import stored_choice
+from memup_cli.selection.utility import choice
 from stores.manifest import Manifest
 from stores.reader import Trajectories
 from stores.schedule import Visit
@@ -87,7 +87,7 @@ def test_surprise_is_drawn_with_a_temperature_in_units_of_its_spread(probed, sel
     manifest, options = open_run(probed), TrainMemoryOptions(select=select, explore=explore, temperature=0.3)
     shard = split_of(manifest, "train").shards[0]
     visits = [Visit(number, shard, 0, 0) for number in range(2000)]
-    choose = stored_choice(manifest, spec_of(manifest), options, detector, 0)
+    choose = choice(manifest, spec_of(manifest), options, detector, 0)
     drawn = np.array([choose(visit).at(np.array(0))[0] for visit in visits])
     scores = stored_scores(probed, "quantile")(visits[0])
     chances = np.exp(scores / (0.3 * manifest.stages["score"]["metrics"]["spread"]))

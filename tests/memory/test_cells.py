@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from memup_cli.memory.cells import CELLS, Shape
+from memup_cli.memory.cell_checks import wrong_cell
+from memup_cli.memory.cells import Shape, build_cell
+from memup_cli.registries import CELLS
 
 SHAPES = [Shape(6), Shape(6, layers=2, embedding=4), Shape(6, layers=3, dropout=0.5, input_scale=2.0)]
 
@@ -13,7 +15,7 @@ SHAPES = [Shape(6), Shape(6, layers=2, embedding=4), Shape(6, layers=3, dropout=
 @pytest.mark.parametrize("length", [7, 90])
 def test_blocks_sweeps_and_single_steps_agree(name, shape, length):
     torch.manual_seed(0)
-    cell = CELLS[name](3, shape, 50).double().eval()
+    cell = build_cell(name, 3, shape, 50).double().eval()
     x = torch.randn(2, length, 3, dtype=torch.float64)
     whole, after = cell(x, cell.initial(2))
     assert whole.requires_grad
@@ -34,7 +36,7 @@ def test_blocks_sweeps_and_single_steps_agree(name, shape, length):
 def test_a_long_sweep_in_pieces_is_the_recurrence():
     """More steps than are computed at a time, in float32."""
     torch.manual_seed(0)
-    cell = CELLS["mingru"](3, Shape(512), 1000)
+    cell = build_cell("mingru", 3, Shape(512), 1000)
     x = torch.randn(1, 1100, 3)
     with torch.no_grad():
         swept, _ = cell(x, cell.initial(1))
@@ -47,7 +49,7 @@ def test_a_long_sweep_in_pieces_is_the_recurrence():
 
 def test_the_units_of_a_linear_memory_keep_for_one_step_up_to_the_horizon():
     torch.manual_seed(0)
-    cell = CELLS["mingru"](3, Shape(512), 1000)
+    cell = build_cell("mingru", 3, Shape(512), 1000)
     with torch.no_grad():
         h, _ = cell(torch.zeros(1, 1000, 3), (torch.full((1, 512), 100.0),))
     kept = (h[0, :, :] > 50).sum(0)  # steps until half is gone
@@ -62,7 +64,7 @@ def test_novelty_gates_do_not_pile_up_the_usual_input_and_still_write_another():
     share = torch.tensor([0.999, 0.001, 0.0, 0.0])  # of the steps
     piled, written = {}, {}
     for closed in (False, True):
-        cell = CELLS["lstm"](4, Shape(64, standard=closed, closed=closed), 50_000)
+        cell = build_cell("lstm", 4, Shape(64, standard=closed, closed=closed), 50_000)
         if closed:
             cell.standard.tell(share, (share * (1 - share)).sqrt(), torch.full((4,), 1000.0))
         with torch.no_grad():
@@ -73,3 +75,8 @@ def test_novelty_gates_do_not_pile_up_the_usual_input_and_still_write_another():
     assert piled[False] > 20 * written[False], "this is what they are for"
     assert piled[True] < written[True]
     assert written[True] > written[False]
+
+
+@pytest.mark.parametrize("name", CELLS.built_in)
+def test_built_in_cells_are_what_a_cell_is(name):
+    assert wrong_cell(CELLS.load(name)) is None

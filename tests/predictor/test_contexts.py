@@ -6,9 +6,10 @@ import torch
 
 from memup_cli.learning.weights import build_model
 from memup_cli.options.memory_options import TrainMemoryOptions
-from memup_cli.predictor.contexts import SEEN
-from memup_cli.selection.candidates import distinct, gather_candidates
+from memup_cli.predictor.window import SEEN
+from memup_cli.selection.candidates import gather_candidates
 from memup_cli.selection.gumbel import suffix_top
+from memup_cli.streaming.rows import distinct
 from memup_cli.tasks.adding import Add, AddOptions
 from memup_cli.tasks.copying import Copy, CopyOptions
 
@@ -57,10 +58,10 @@ def test_a_context_from_the_start_goes_on_where_it_was(kind):
     model = model_for(task.spec, **options)
     episode = task.episode(1).arrays["input"]
     steps = torch.from_numpy(episode)[None]
-    whole, _ = model.context({"input": steps}, model.context.initial(1))
+    whole, _ = model.context.along({"input": steps}, model.context.initial(1))
     state, parts = model.context.initial(1), []
     for first in range(0, 40, 7):
-        c, state = model.context({"input": steps[:, first : first + 7]}, state)
+        c, state = model.context.along({"input": steps[:, first : first + 7]}, state)
         parts.append(c)
     torch.testing.assert_close(torch.cat(parts, 1), whole)
     if options["context"] == "totals":
@@ -84,6 +85,6 @@ def test_totals_of_targets_are_those_along_the_episode(block):
     top = suffix_top(np.random.default_rng(0).normal(size=60).astype(np.float32), 3)
     found = gather_candidates(top, task.spec, 0.0, "totals", 9, block, 60, lambda name, a, b: episode[name][a:b])
     model = model_for(task.spec, context="totals")
-    whole, _ = model.context({"input": torch.from_numpy(episode["input"])[None]}, model.context.initial(1))
-    at = model.context.at({name: torch.from_numpy(values) for name, values in found.query.items()})
+    whole, _ = model.context.along({"input": torch.from_numpy(episode["input"])[None]}, model.context.initial(1))
+    at = model.context({name: torch.from_numpy(values) for name, values in found.query.items()})
     torch.testing.assert_close(at, whole[0, torch.from_numpy(found.steps)])

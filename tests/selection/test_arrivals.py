@@ -10,10 +10,11 @@ from torch import nn
 
 from memup_cli.errors import UsageProblem
 from memup_cli.options.memory_options import TrainMemoryOptions
-from memup_cli.predictor.contexts import SEEN
+from memup_cli.predictor.carried import CONTEXT
 from memup_cli.predictor.predictor import MemoryModel
+from memup_cli.predictor.window import SEEN
 from memup_cli.selection.arrivals import Arrivals
-from memup_cli.selection.candidates import CONTEXT, Candidates, TargetTables, gather_candidates, query_fields
+from memup_cli.selection.candidates import Candidates, TargetTables, gather_candidates, query_fields
 from memup_cli.selection.choosing import chooser, preparing
 from memup_cli.streaming.slabs import open_slab
 from stores.slab import Slab
@@ -91,7 +92,7 @@ def contexts(model: MemoryModel, kind: str, arrays: dict[str, np.ndarray]) -> li
             rows = q[[max(step, 0) for step in range(k + 1 - context.window, k + 1)]].unsqueeze(0)
             c = context({"q": rows, SEEN: torch.tensor([min(k + 1, context.window)])})
         else:
-            c, state = context({"q": q[k].view(1, 1)}, state)
+            c, state = context.along({"q": q[k].view(1, 1)}, state)
             c = c[0]
         found.append(c[0])
     return found

@@ -11,7 +11,7 @@ from memup_cli.options.memory_options import TrainMemoryOptions
 from memup_cli.records.opening import open_run, split_of
 from memup_cli.selection.choosing import Exploring, LongScores, chooser, stored_scores, uniform_scores
 from memup_cli.selection.gumbel import perturb, select, suffix_top
-from memup_cli.selection.rules import stored_choice
+from memup_cli.selection.surprise import choice
 from stores.errors import Incomplete
 from stores.manifest import Manifest
 from stores.schedule import Visit, VisitOrder
@@ -139,7 +139,7 @@ def test_scores_that_tell_nothing_are_not_even_read(tmp_path, separates):
     """All steps are alike then: nothing is chosen by a detector's scores that do not tell steps from others."""
     train, score = stored(tmp_path), {"metrics": {"separates": separates, "usual_score": 0.1, "spread": 0.5}}
     manifest = Manifest(tmp_path, {"stages": {"score": score}})
-    choose = stored_choice(manifest, SPEC, TrainMemoryOptions(), "quantile", 3)
+    choose = choice(manifest, SPEC, TrainMemoryOptions(), "quantile", 3)
     visit = next(VisitOrder(train, 0))
     if separates:
         with pytest.raises(Incomplete, match="run `memup score` first"):

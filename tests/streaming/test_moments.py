@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.memory.cells import CELLS, Shape
+from memup_cli.memory.cells import Shape, build_cell
 from memup_cli.memory.standard import LOUD, LOUDEST, Standard
 from memup_cli.records.opening import open_run, spec_of, split_of
 from memup_cli.stages.memory.facts import target_moments
@@ -127,7 +127,7 @@ def test_what_varies_no_more_than_numbers_are_rounded_is_not_heard():
 def test_noise_leaves_a_new_memory_alone_and_something_loud_gets_in(cell):
     """What a cue changes is still there 500 steps later, and is more than what noise does to the state meanwhile."""
     torch.manual_seed(0)
-    memory = CELLS[cell](6, Shape(64, standard=True, closed=True), 1000)
+    memory = build_cell(cell, 6, Shape(64, standard=True, closed=True), 1000)
     noise = torch.randn(64, 501, 6)
     noise[..., 0] = 0
     seen = noise.clone()

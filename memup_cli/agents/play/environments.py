@@ -9,10 +9,10 @@ from gymnasium import Wrapper
 from gymnasium.spaces import Box, Discrete
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
+from ...blame import described
 from ...errors import BadInput, MemupError, UsageProblem
 from ...streaming.actions import previous_action_field
 from ...tasks import load_task
-from ...tasks.own.blame import described
 from ...tasks.spec import TaskSpec
 
 MEND = "Mend the environment, then run the same command again."

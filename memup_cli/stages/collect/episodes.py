@@ -11,8 +11,8 @@ from stores.errors import StoreError, UnfitEpisode
 from stores.groups import Episode, misfit
 from stores.layout import Layout
 
+from ...blame import described
 from ...errors import BadInput, FailedEpisode, MemupError
-from ...tasks.own.blame import described
 from ...tasks.spec import DataSet, Loading, SideBySide, Streamed, Task, TaskSpec
 
 TOLD = (MemupError, StoreError)  # what says by itself what to do

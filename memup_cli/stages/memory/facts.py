@@ -14,7 +14,7 @@ from ...learning.rarity import Rarity
 from ...memory.encoders import FieldEncoder
 from ...records.opening import split_of
 from ...selection.importance import recorded_scale, separates
-from ...selection.rules import probe_tells
+from ...selection.utility import probe_tells
 from ...streaming.moments import moments_of, rarest
 from ...streaming.reading import ChunkReader
 from ...streaming.targets import TARGET

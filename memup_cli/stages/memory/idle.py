@@ -2,24 +2,26 @@
 
 from ...errors import UsageProblem
 from ...options.memory_options import TrainMemoryOptions
+from ...predictor.contexts import context_class
+from ...registries import CELLS
+from ...selection.rules import rule_of
 from ...tasks.spec import TaskSpec
 from .memory_job import MemoryJob
 
 _OF_THE_STATE = ("hidden", "layers", "embedding", "dropout", "horizon", "replay", "starts", "rollout_sampling")
-_OF_SCORES = ("scores", "detector", "temperature", "explore")
-_OF_TARGETS = ("targets", "random_points", "predict_every", "at_targets", "near")
 _OF_CONTEXTS = ("window", "context_hidden")
 
 
 def idle(options: TrainMemoryOptions, spec: TaskSpec) -> dict[str, str]:
     """What has no effect with these options, and because of which."""
+    context = context_class(options.context)
+    useless = tuple(name for name in _OF_CONTEXTS if name not in context.takes)
+    rule = rule_of(options.select)
     rules = (
-        (options.cell == "none", _OF_THE_STATE, "--cell none has no state"),
-        (options.select == "current", _OF_TARGETS + _OF_SCORES, "--select current predicts every step as it is read"),
-        (options.select == "uniform", _OF_SCORES, "--select uniform draws from all steps alike"),
+        (not CELLS.entry(options.cell).remembers, _OF_THE_STATE, f"--cell {options.cell} has no state"),
+        (True, rule.idle, f"--select {options.select} {rule.because}"),
         (options.scores == "online", ("detector",), "--scores online are the model's own errors"),
-        (options.context == "point", _OF_CONTEXTS, "--context point is the step alone"),
-        (options.context in ("carried", "totals"), ("window",), f"--context {options.context} goes back to the start"),
+        (True, useless, f"--context {options.context} {context.because}"),
         (options.layers == 1, ("dropout",), "it lies between two layers, and there is one"),
         (options.rollout_sampling == "all", ("stretch", "priority"), "every rollout is trained"),
         (spec.target_kind != "return", ("gamma",), "the targets of this task are no returns"),

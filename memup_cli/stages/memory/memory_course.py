@@ -12,13 +12,14 @@ from ...learning.loop import Course
 from ...learning.weights import build_model
 from ...options.common import MB
 from ...options.memory_options import TrainMemoryOptions
+from ...predictor.contexts import context_class
 from ...predictor.predictor import MemoryModel
 from ...records.opening import split_of
 from ...selection.candidates import Candidates, gather_candidates
 from ...selection.choosing import preparing
 from ...selection.gumbel import SuffixTop
 from ...selection.importance import Matters
-from ...selection.rules import stored_choice
+from ...selection.rules import rule_of
 from ...streaming.moments import moments_of
 from ...streaming.slabs import open_slab
 from .facts import target_moments
@@ -69,9 +70,10 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
     def gather(top: SuffixTop, block: int, length: int, read: Read) -> Candidates:
         return gather_candidates(top, spec, job.gamma, options.context, options.window, block, length, read)
 
-    prepare = None
-    if options.select != "current" and not job.online:
-        prepare = preparing(stored_choice(job.manifest, spec, options, job.detector, job.seed), gather)
+    trained_now = context_class(options.context).trained_now
+    choice, prepare = rule_of(options.select).choice, None
+    if choice and not job.online:
+        prepare = preparing(choice(job.manifest, spec, options, job.detector, job.seed), gather)
     return open_slab(
         train,
         spec,
@@ -83,9 +85,9 @@ def _open(job: MemoryJob, world: World, learner: MemoryLearner, update: int) -> 
         memory=options.slab_memory * MB,
         starters=options.starters,
         dwell=_dwell(options, int(train.lengths.max())),
-        whole=job.online or options.context == "carried",
+        whole=job.online or trained_now,
         own=world.share(options.slots),
-        with_targets=prepare is None or options.context == "carried",
+        with_targets=prepare is None or trained_now,
         prepare=prepare,
         on_fresh=learner.on_fresh,
     )

@@ -12,16 +12,22 @@ from stores.slab import SlabTooSmall, fit
 from ...compute.devices import weights_digest
 from ...errors import UsageProblem
 from ...learning.goals import check_goals
+from ...memory.cell_checks import check_cell
 from ...memory.encoders import FieldEncoder
+from ...options.command_line import build
 from ...options.common import MB
 from ...options.memory_options import TrainMemoryOptions
 from ...options.old_names import renewed
 from ...options.presets import paper
+from ...predictor.contexts import context_class
 from ...predictor.predictor import MemoryModel
 from ...records.extending import Earlier
 from ...records.opening import check_window, digests, open_run, require_validation, spec_of, split_of
 from ...records.runs import recorded_config
-from ...selection.rules import discount, probe_tells, scored_by
+from ...registries import CELLS, PROBE
+from ...registry import in_words
+from ...selection.rules import discount, rule_of, scored_by
+from ...selection.utility import probe_tells
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
 from .plan import BEGUN, NO_PLAN, Choice, Plan, settle
@@ -66,7 +72,7 @@ class MemoryJob:
     @property
     def online(self) -> bool:
         """Whether the model's own errors are the scores."""
-        return self.options.select == "surprise" and not self.detector
+        return rule_of(self.options.select).online and not self.detector
 
 
 def resolve(
@@ -82,18 +88,24 @@ def resolve(
     plan = replace(plan, rivals=plan.undecided(given))  # what was given once is not open when it is left out later
     options = _short_stretches(plan.options(given), int(split_of(manifest, "train").lengths.max()))
     check_goals(options, spec)
-    if options.context == "window" and "window" in asked:
+    check_cell(options.cell, quiet)
+    context = context_class(options.context)
+    if "window" in context.takes and "window" in asked:
         check_window(manifest, options.window)
-    if options.select == "current" and options.context != "point":
-        raise UsageProblem("--select current predicts every step from the memory there; it takes --context point")
-    if options.rollout_sampling == "priority" and options.context == "carried":
-        raise UsageProblem("--context carried learns from every rollout; it takes --rollout-sampling all")
-    if options.novelty_gates and (options.cell != "lstm" or FieldEncoder(spec, spec.memory_input).images):
-        raise UsageProblem("--novelty-gates is for --cell lstm, and for inputs that are not images")
+    if rule_of(options.select).choice is None and not context.alone:
+        raise UsageProblem(
+            f"--select {options.select} predicts every step from the memory there; it takes --context point"
+        )
+    if options.rollout_sampling == "priority" and context.trained_now:
+        raise UsageProblem(f"--context {options.context} learns from every rollout; it takes --rollout-sampling all")
+    gated = CELLS.entry(options.cell).novelty_gates
+    if options.novelty_gates and (not gated or FieldEncoder(spec, spec.memory_input).images):
+        names = in_words(tuple(name for name, cell in CELLS.built_in.items() if cell.novelty_gates))
+        raise UsageProblem(f"--novelty-gates is for --cell {names}, and for inputs that are not images")
     if options.spread == "learned" and spec.target_kind == "classes":
         raise UsageProblem("--spread learned is for numbers; the targets of this task are classes")
-    if options.context == "totals" and FieldEncoder(spec, spec.query).images:
-        raise UsageProblem("--context totals adds up numbers and counts classes; the queries of this task are images")
+    if not context.images and FieldEncoder(spec, spec.query).images:
+        raise UsageProblem(f"--context {options.context} is not for images, which the queries of this task are")
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     row_bytes = sum(f.row_bytes for f in spec.fields) + 8  # the previous action, and y
@@ -117,8 +129,7 @@ def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
 def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> MemoryJob:
     """The training that a run records; to be measured, not to be run again."""
     config = recorded_config(manifest, "train-memory")
-    fields = {k: v for k, v in config.items() if k in TrainMemoryOptions.model_fields and k != "detector"}
-    options = TrainMemoryOptions(**fields)
+    options = build(TrainMemoryOptions, {name: value for name, value in config.items() if name != "detector"})
     return MemoryJob(
         manifest,
         spec_of(manifest),
@@ -157,7 +168,7 @@ def _planned(
     detector = scored_by(manifest, spec, options)
     gamma = discount(manifest, spec, options.gamma, bool(detector))
     if detector and probe_tells(manifest) and not {"select", "scores", "detector"} & set(given):
-        detector = "probe"  # what is noise by its scores is no event
+        detector = PROBE  # what is noise by its scores is no event
     return settle(facts_of(manifest, spec, detector, gamma), given)
 
 

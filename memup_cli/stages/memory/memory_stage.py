@@ -9,6 +9,7 @@ from ...errors import UsageProblem
 from ...learning.loop import descend
 from ...records import checkpoint
 from ...records.extending import earlier_parts
+from ...registries import PROBE
 from ..lifecycle import Attempt, attempting, is_up_to_date
 from .memory_course import begin, course_of
 from .memory_job import MemoryJob, inputs_of
@@ -60,7 +61,7 @@ def _begun(job: MemoryJob, attempt: Attempt, progress: dict[str, int]) -> Memory
     """The job, with what was done of it before; recorded as running."""
     if job.restart or "train-memory" not in job.manifest.stages:
         checkpoint.clear(job.folder)
-    if job.options.select == "utility" and job.detector != "probe":
+    if job.options.select == "utility" and job.detector != PROBE:
         console.note(
             "the probe cannot tell here what memory is useful for (see `memup score`): targets are selected by the "
             f"surprise of the {job.detector} detector",

@@ -6,7 +6,10 @@ Where they cannot tell, there are rivals: short trainings that race on the valid
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...options.command_line import build
 from ...options.memory_options import TrainMemoryOptions
+from ...predictor.contexts import context_class
+from ...registries import CELLS
 from .facts import Facts
 
 BEGUN = "as it was begun"  # why an option is not planned anew
@@ -33,7 +36,7 @@ class Plan:
 
     def options(self, given: dict[str, Any]) -> TrainMemoryOptions:
         """What is given comes first."""
-        return TrainMemoryOptions(**{**{choice.option: choice.value for choice in self.choices}, **given})
+        return build(TrainMemoryOptions, {**{choice.option: choice.value for choice in self.choices}, **given})
 
     def undecided(self, given: dict[str, Any]) -> tuple[dict[str, Any], ...]:
         """The rivals that differ in what is not given; of ways to select, those that fit what is."""
@@ -99,19 +102,24 @@ def settle(facts: Facts, given: dict[str, Any]) -> Plan:
     if facts.numbers:
         draft("what cannot be known yet counts less", spread="learned")
     if facts.rare and not facts.images:
-        if given.get("cell", "lstm") == "lstm":
+        if CELLS.entry(given.get("cell", "lstm")).novelty_gates:
             draft("some inputs are rare", novelty_gates=True)
         if given.get("select") != "current":
             draft("some inputs are rare", replay=0.5)
             _walk(draft, facts, length)
-    return Plan(tuple(draft.choices), _rivals(facts, flat) if given.get("context") != "carried" else ())
+    return Plan(tuple(draft.choices), _rivals(facts, flat) if _samples(given) else ())
+
+
+def _samples(given: dict[str, Any]) -> bool:
+    """Whether not every rollout has to be trained."""
+    return not context_class(given.get("context", "point")).trained_now
 
 
 def _walk(draft: _Draft, facts: Facts, length: int) -> None:
     """Long episodes: most of their steps are walked through, and few of them trained."""
     rollout = draft.value("rollout")
     steps = max(min(length // PASSES, WALK), length // WALKS)
-    if steps >= PASSES * rollout and draft.given.get("context") != "carried":
+    if steps >= PASSES * rollout and _samples(draft.given):
         draft(f"of {length:,} steps few are worth an update", rollout_sampling="priority", stretch=steps // rollout)
         if facts.begins:
             draft("what is rare comes at the start", starts=0.25)

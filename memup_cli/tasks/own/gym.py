@@ -14,9 +14,9 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ... import randomness
+from ...blame import described
 from ...errors import BadInput, FailedEpisode, UsageProblem
 from ..spec import PREVIOUS_ACTION, TaskSpec
-from .blame import described
 from .imports import import_code
 from .matters import HELP as MATTERS
 from .matters import EnvironmentOptions, Matters, with_rule

@@ -11,8 +11,8 @@ from pathlib import Path
 from stores.errors import StoreError
 from stores.manifest import Manifest
 
+from ...blame import described
 from ...errors import MemupError, UsageProblem
-from .blame import described
 
 
 @functools.cache

@@ -85,7 +85,7 @@ class TwoColors:
         from ... import load_agent
 
         assert self.options.agent_run is not None
-        return load_agent(self.options.agent_run, self.options.agent)  # type: ignore[arg-type]  # it checks the name
+        return load_agent(self.options.agent_run, self.options.agent)
 
     def load(self, seed: int, episodes: dict[str, int], note: Any) -> dict[str, Any]:
         """The agent that plays, if one does; its weights tell it from others."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import stores
 
-OWN = (Path(__file__).parents[2], Path(stores.__file__).parent)
+OWN = (Path(__file__).parent, Path(stores.__file__).parent)
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 PACKAGES = {"site-packages", "dist-packages"}
 
