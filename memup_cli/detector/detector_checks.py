@@ -51,8 +51,10 @@ def wrong_detector(kind: Any, spec: TaskSpec) -> str | None:
     for member in ("loss", "deviation", "score"):
         if not callable(getattr(made, member, None)):
             return f"it has no `{member}`"
-    output = torch.randn(STEPS, made.outputs, requires_grad=True)
-    y = torch.randint(spec.classes[spec.target], (STEPS,)) if spec.target_kind == "classes" else torch.randn(STEPS)
+    same = torch.Generator().manual_seed(0)  # whatever is wrong is told every time
+    output = torch.randn(STEPS, made.outputs, generator=same).requires_grad_()
+    classes = spec.classes[spec.target] if spec.target_kind == "classes" else 0
+    y = torch.randint(classes, (STEPS,), generator=same) if classes else torch.randn(STEPS, generator=same)
     loss = made.loss(output, y, torch.ones(()))
     if not (isinstance(loss, Tensor) and loss.ndim == 0 and loss.requires_grad):
         return "`loss` must give one number (), a tensor with gradients to the output"
