@@ -1,4 +1,4 @@
-"""What is built in of each kind: one line each. The option's choices, its help and the docs follow from here.
+"""What is built in of each kind: one line each. The option's choices, its help and docs/commands.md follow from here.
 
 docs/extending.md says what a module must have; cells and detectors can also come from other packages.
 """
@@ -66,7 +66,9 @@ DETECTORS = Registry(
         "quantile": DetectorEntry(
             "memup_cli.detector.kinds:Quantile", "the spread of the return's quantiles", ("scalar", "return")
         ),
-        "classifier": DetectorEntry("memup_cli.detector.kinds:Classifier", "of the class probabilities", ("classes",)),
+        "classifier": DetectorEntry(
+            "memup_cli.detector.kinds:Classifier", "the entropy of the class probabilities", ("classes",)
+        ),
         "regression": DetectorEntry("memup_cli.detector.kinds:Regression", "the error", ("scalar", "return")),
         PROBE: DetectorEntry(
             "memup_cli.detector.kinds:Gain",

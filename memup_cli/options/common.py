@@ -20,13 +20,15 @@ def option(
     rare: bool = False,
     planned: bool = False,
     both: bool = False,
+    newer: bool = False,
     **limits: Any,
 ) -> Any:
     """An option of a stage, in a group of its help.
 
-    rare: for --help-all only; planned: a plan comes before the default; both: also --no-..., for what it may switch on.
+    rare: for --help-all only; planned: a plan comes before the default; both: also --no-..., for what it may switch on;
+    newer: runs of older versions do not record it, and are as with its default.
     """
-    extra: dict[str, Any] = {"panel": group, "rare": rare, "planned": planned, "both": both}
+    extra: dict[str, Any] = {"panel": group, "rare": rare, "planned": planned, "both": both, "newer": newer}
     return Field(default, description=description, json_schema_extra=extra, **limits)
 
 

@@ -49,6 +49,7 @@ class TrainMemoryOptions(BaseModel):
         le=1,
         rare=True,
         planned=True,
+        newer=True,
     )
     near: bool = option(
         False,
@@ -58,6 +59,7 @@ class TrainMemoryOptions(BaseModel):
         both=True,
         rare=True,
         planned=True,
+        newer=True,
     )
 
     rollout: int = option(20, POINTS, "Steps r that gradients flow through.", ge=1, le=1_000_000, planned=True)
@@ -130,6 +132,7 @@ class TrainMemoryOptions(BaseModel):
         both=True,
         rare=True,
         planned=True,
+        newer=True,
     )
     horizon: float = option(
         1.0, MEMORY, "How long units keep their contents at first: up to this many episodes.", gt=0, le=1e6, rare=True
@@ -220,3 +223,10 @@ class TrainMemoryOptions(BaseModel):
     def starters(self) -> int:
         """Those of the slots that see only the first rollout of each episode; at least one walks to the end."""
         return min(self.slots - 1, round(self.batch * self.starts))
+
+
+NEWER = {  # what runs of older versions do not record, and its default
+    name: field.default
+    for name, field in TrainMemoryOptions.model_fields.items()
+    if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("newer")
+}

@@ -441,7 +441,7 @@ function agents(run) {
 }
 function detail(run) {
   const t = run.timeline;
-  const how = t ? { surprise: `${num(t.targets)} target${t.targets === 1 ? "" : "s"} drawn by uncertainty`, utility: `${num(t.targets)} target${t.targets === 1 ? "" : "s"} drawn by what the past explains`, uniform: "targets drawn uniformly", current: "the current step as the only target" }[t.select] : "";
+  const how = t ? { surprise: `${num(t.targets)} target${t.targets === 1 ? "" : "s"} drawn by uncertainty`, utility: `${num(t.targets)} target${t.targets === 1 ? "" : "s"} drawn by what the past explains`, uniform: "targets drawn uniformly", current: "the current step as the only target" }[t.select] ?? `${num(t.targets)} target${t.targets === 1 ? "" : "s"} drawn by ${t.select}` : "";
   return [figures(run), hints(run),
     ...section("Pipeline", "Open a stage for its command, versions, options and digests.", stages(run)), ...curves(run),
     ...(t && t.episodes.length ? section("An episode, step by step", `Move over the picture or the slider: from the step t, the arcs lead to what training would ask the memory for, ${how}. Long episodes are drawn as the smallest and largest value per pixel or so.`, timeline(t)) : []),

@@ -16,7 +16,7 @@ from ...memory.cell_checks import check_cell
 from ...memory.encoders import FieldEncoder
 from ...options.command_line import build
 from ...options.common import MB
-from ...options.memory_options import TrainMemoryOptions
+from ...options.memory_options import NEWER, TrainMemoryOptions
 from ...options.old_names import renewed
 from ...options.presets import paper
 from ...predictor.contexts import context_class
@@ -31,8 +31,6 @@ from ...selection.utility import probe_tells
 from ...tasks.spec import TaskSpec
 from .facts import facts_of
 from .plan import BEGUN, NO_PLAN, Choice, Plan, settle
-
-NEWER = ("novelty_gates", "near", "explore")  # runs of older versions do not have these
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class MemoryJob:
     def config(self) -> dict[str, Any]:
         """What the result depends on; how often it is looked at and saved does not."""
         free = {"checkpoint_every", "slab_memory", "detector", "gamma"}
-        free |= {name for name in NEWER if not getattr(self.options, name)}
+        free |= {name for name, usual in NEWER.items() if getattr(self.options, name) == usual}
         chosen = {k: v for k, v in self.options.model_dump(mode="json").items() if k not in free}
         given: dict[str, Any] = {"initial": weights_digest(self.initial)} if self.initial is not None else {}
         given |= {"standardised": True} if self.standardised else {}
