@@ -8,6 +8,7 @@ from .. import console
 from ..options.command_line import command_function, flowing
 from ..options.common import StageOptions
 from ..options.evaluate_options import EvaluateAgentOptions, EvaluateBaselinesOptions, EvaluateOptions
+from ..options.until import parse
 
 app = typer.Typer(
     help="Measure what was trained, on episodes it has not seen.\n\nExample: memup evaluate memory",
@@ -78,8 +79,8 @@ def _table(data: dict[str, Any]) -> Any:
         tables.append(table)
     verdict = ""
     if data["solved"]:
-        (name, threshold), *_ = data["threshold"].items()
-        verdict = f": solved ({name} {'of at least' if name == 'accuracy' else 'below'} {threshold:g})"
+        goal = parse(data["goal"])
+        verdict = f": solved ({goal.metric} {goal.words} {goal.bound:g})"
     least, most = data["explained_interval"]
     over = "" if data["matters"] == "scores" else f"{data['steps']:,} steps of "  # by scores they have weights
     text = (
@@ -98,9 +99,7 @@ def _table(data: dict[str, Any]) -> Any:
     return Group(*tables, text, f"Next: {data['next']}")
 
 
-memory = command_function(
-    "evaluate", {"options": EvaluateOptions, "stage": StageOptions}, _memory, {"stage": "Every stage"}
-)
+memory = command_function("evaluate memory", {"options": EvaluateOptions, "stage": StageOptions}, _memory)
 app.command("memory", help=flowing(HELP))(memory)
 
 
@@ -149,9 +148,7 @@ def _agent_table(data: dict[str, Any]) -> Any:
     return Group(table, f"Next: memup report {quoted(data['run'])}")
 
 
-agent = command_function(
-    "evaluate", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent, {"stage": "Every stage"}
-)
+agent = command_function("evaluate agent", {"options": EvaluateAgentOptions, "stage": StageOptions}, _agent)
 app.command("agent", help=flowing(AGENT_HELP))(agent)
 
 
@@ -204,6 +201,6 @@ def _comparison(data: dict[str, Any]) -> Any:
 
 
 baselines = command_function(
-    "evaluate", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines, {"stage": "Every stage"}
+    "evaluate baselines", {"options": EvaluateBaselinesOptions, "stage": StageOptions}, _baselines
 )
 app.command("baselines", help=flowing(BASELINES_HELP))(baselines)
