@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from .. import randomness
-from .detectors import Detector
 from .fitting import Fitting, Saving, fit
+from .network import Detector
 from .reservoir import Reservoir
 
 BATCH, BATCH_BYTES = 1024, 4 << 20  # of steps that the detector learns from at a time, at most

@@ -12,7 +12,7 @@ from ..options.memory_options import TrainMemoryOptions
 from ..selection.importance import ALIKE, Scale, main_steps, selection_mass
 from ..streaming.blocks import Steps, Targets, blocks
 from ..tasks.spec import TaskSpec
-from .detectors import Detector
+from .network import Detector
 from .uncertainty import batch_steps, score_steps
 
 EPISODES, STEPS = 100, 2_000_000  # looked at, at most; one episode at least ...

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..memory.encoders import FieldEncoder, mlp
 from ..predictor.predictor import prediction_losses
 from ..tasks.spec import TaskSpec
-from .detectors import Detector
+from .network import Detector
 
 
 class Probe(nn.Module):

@@ -14,8 +14,8 @@ from torch import Tensor
 from .. import randomness
 from ..errors import UsageProblem
 from .detection import PATIENCE, ScoreConfig, batch_size
-from .detectors import Detector
 from .fitting import Fitting, Saving, fit
+from .network import Detector
 from .pasts import Events
 from .probe import Probe
 from .reservoir import Reservoir

@@ -21,7 +21,7 @@ from ..selection.importance import Scale
 from ..streaming.blocks import Steps, Targets, block_steps, blocks
 from ..tasks.spec import TaskSpec
 from .detection import ScoreConfig
-from .detectors import Detector
+from .network import Detector
 from .reservoir import row_codes
 
 BATCH_STEPS, SCORED_BYTES = 1 << 16, 64 << 20  # scored at a time, at most

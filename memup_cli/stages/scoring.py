@@ -23,10 +23,10 @@ from stores.scores import missing_groups, score_path
 from .. import console
 from ..compute.devices import weights_digest
 from ..detector.detection import ScoreConfig, train_detector
-from ..detector.detectors import Detector
 from ..detector.discounts import choose_gamma
 from ..detector.examining import examine
 from ..detector.fitting import Saving
+from ..detector.network import Detector
 from ..detector.pasts import sample_events
 from ..detector.probe import Probe
 from ..detector.probing import LEAST_EPISODES, check_enough, train_probe

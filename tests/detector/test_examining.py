@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memup_cli.detector.detectors import Detector
 from memup_cli.detector.examining import LONGEST, examine
+from memup_cli.detector.network import Detector
 from stores.groups import Episode
 from stores.layout import Layout
 from stores.reader import Trajectories

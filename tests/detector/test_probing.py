@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from memup_cli.detector.detection import ScoreConfig
-from memup_cli.detector.detectors import Detector
 from memup_cli.detector.fitting import Saving
+from memup_cli.detector.network import Detector
 from memup_cli.detector.pasts import sample_events
 from memup_cli.detector.probe import Probe
 from memup_cli.detector.probing import train_probe
