@@ -1,6 +1,7 @@
 """Typer options from config models. Precedence: flags > MEMUP_* variables > --config TOML > defaults."""
 
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def command_function(
             raise UsageProblem(
                 f"{stage} runs in one process; start it without torchrun. On several: {', '.join(SHARED)}"
             )
-        flags = {name: value for name, value in given.items() if value is not None}
+        flags = {name: value for name, value in given.items() if value is not None and value != []}
         from_file = _read_toml(flags.get("config"), stage, {_option(n, f): (n, f) for n, (_, f) in fields.items()})
         values = {**from_file, **flags}
         body(**{key: build(model, values) for key, model in models.items()})
@@ -122,18 +123,29 @@ def _parameter(name: str, field: FieldInfo, command: str, panel: str | None) -> 
     both = extra.get("both")  # a plan may switch it on
     flags = [f"--{flag}/--no-{flag}" if both else f"--{flag}"] + ([SHORT[name]] if name in SHORT else [])
     choices, kind = _choices(field)
+    several = _is_several(kind)
     option = typer.Option(
         *flags,
         help=f"{field.description}{_remark(field, choices, bool(extra.get('planned')))}",
-        metavar="WORD" if choices else PLACEHOLDERS[kind],
+        metavar=str(extra.get("value") or ("WORD" if choices else PLACEHOLDERS[str if several else kind])),
+        callback=_lines if several else None,
         envvar=variable(command, _option(name, field)),
         show_envvar=False,
         show_default=False,
         rich_help_panel=panel,
         hidden=bool(extra.get("rare")),
     )
-    annotation: Any = Annotated[(Literal[choices] if choices else field.annotation) | None, option]  # type: ignore[operator]
+    taken: Any = Literal[choices] if choices else list[str] if several else field.annotation
+    annotation: Any = Annotated[taken | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _lines(context: typer.Context, parameter: typer.CallbackParam, value: list[str] | None) -> list[str] | None:
+    """Values of an option that can be given several times. In a variable there is one a line: they may have spaces."""
+    source = context.get_parameter_source(str(parameter.name))
+    if source and source.name == "ENVIRONMENT":
+        return [line for line in os.environ[str(parameter.envvar)].splitlines() if line.strip()]
+    return value
 
 
 def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
@@ -146,6 +158,11 @@ def _choices(field: FieldInfo) -> tuple[tuple[str, ...], Any]:
     return (get_args(kind), str) if get_origin(kind) is Literal else ((), kind)
 
 
+def _is_several(kind: Any) -> bool:
+    """Whether an option can be given several times: tuple[str, ...]."""
+    return get_origin(kind) is tuple and get_args(kind)[1:] == (...,)
+
+
 def _parts(field: FieldInfo) -> list[Any]:
     """What the type of a field is made of: Annotated[str, OneOf(...)], or that or None."""
     return [*field.metadata, *(part for kind in get_args(field.annotation) for part in get_args(kind))]
@@ -155,6 +172,9 @@ def _remark(field: FieldInfo, choices: tuple[str, ...], planned: bool) -> str:
     """What the help says after the description: the words to choose from, and the default."""
     parts = [in_words(choices)] if choices else []
     default: Any = field.default
+    if _is_several(_choices(field)[1]):
+        parts.append("may be given several times")
+        default = ", ".join(map(str, default or ())) or None
     if planned:
         parts.append("default: planned")
     elif not (default is None or default is False or default is PydanticUndefined):
@@ -178,7 +198,9 @@ def _describe(error: Any) -> str:
     option = "--" + str(error["loc"][0]).replace("_", "-")
     if error["type"] == "missing":
         return f"{option} is required"
-    return f"{option} {error['input']}: {message[:1].lower()}{message[1:]}"
+    given = error["input"]
+    shown = " ".join(map(str, given)) if isinstance(given, list | tuple) else given
+    return f"{option} {shown}: {message[:1].lower()}{message[1:]}"
 
 
 def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldInfo]]) -> dict[str, Any]:
@@ -218,5 +240,7 @@ def _read_toml(path: Path | None, stage: str, known: dict[str, tuple[str, FieldI
         name, field = known[key.replace("_", "-")]
         if isinstance(value, bool) and field.annotation is not bool:
             raise UsageProblem(f"--config {path}: {key} takes no true or false")
+        if _is_several(_choices(field)[1]) and not isinstance(value, list):
+            raise UsageProblem(f'--config {path}: {key} takes a list, such as ["{value}"]')
         found[name] = value
     return found
