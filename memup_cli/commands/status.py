@@ -103,13 +103,14 @@ def measured(entry: dict[str, Any]) -> str:
 
 def _table(data: dict[str, Any]) -> Any:
     from rich.console import Group
+    from rich.markup import escape
     from rich.table import Table
 
     from ..records.runs import collect_command, quoted
 
     task = dict(data["task"])
     title = f"{data['run']}  ({task.pop('name')}: {', '.join(f'{k} {v}' for k, v in task.items() if v is not None)})"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=escape(title), title_justify="left")
     for column in ("stage", "status", "done", "of", "when", "where"):
         table.add_column(column, justify="right" if column in ("done", "of") else "left")
     notes = []
