@@ -26,6 +26,7 @@ BOOTSTRAP = 22  # intervals of agents
 IMITATED_BATCHES = 23
 PLAYED_EPISODES = 24
 GAINS = 25  # which visits prefer what the memory explains
+GIVEN_POLICY = 26  # what a policy of the user's draws in an episode
 
 
 def sequence(seed: int, stream: int, *place: int) -> np.random.SeedSequence:

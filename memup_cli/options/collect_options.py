@@ -4,6 +4,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from .common import RARE
+
 
 class CollectOptions(BaseModel):
     """What `memup collect` takes for every task."""
@@ -26,7 +28,10 @@ class CollectOptions(BaseModel):
     workers: int | None = Field(None, ge=1, le=1024, description="Threads or processes (default: the CPUs you have).")
     shard: str = Field("0/1", description="Collect only part I of N (I/N, I from 0): for job arrays.")
     commit_every: float = Field(
-        2.0, ge=0, description="Seconds between commits; a killed job repeats at most this much."
+        2.0,
+        ge=0,
+        description="Seconds between commits; a killed job repeats at most this much.",
+        json_schema_extra=RARE,
     )
 
     @field_validator("shard")

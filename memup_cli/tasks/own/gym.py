@@ -1,8 +1,7 @@
-"""Any Gymnasium environment whose observations are numbers and whose actions are Box or Discrete, played at random."""
+"""Any Gymnasium environment whose observations are numbers and whose actions are Box or Discrete."""
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,22 +15,21 @@ from stores.layout import Field
 from ... import randomness
 from ...blame import described
 from ...errors import BadInput, FailedEpisode, UsageProblem
+from ...options.common import RARE
 from ..spec import PREVIOUS_ACTION, TaskSpec
-from .imports import import_code
+from .given_policy import RANDOM, EpisodePolicy, Policy, PolicyName, again, load_policy
+from .making import MakingOptions, make, values_of
 from .matters import HELP as MATTERS
-from .matters import EnvironmentOptions, Matters, with_rule
+from .matters import Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
 
 DEFAULT_MAX_STEPS = 10_000
 PROBES = 4  # episodes played to learn how long they are
-ACTION_SEEDS = 2**32  # seeds of an action space
 
 
-class GymOptions(EnvironmentOptions):
-    env_id: str = Option(description="Gymnasium id, e.g. CartPole-v1.", min_length=1)
-    import_: str | None = Option(
-        None, alias="import", description="Module or file to import first, which registers it: envs, path/to/envs.py."
-    )
+class GymOptions(MakingOptions):
+    newer: ClassVar[frozenset[str]] = MakingOptions.newer | {"policy"}
+
     max_steps: int | None = Option(
         None,
         ge=1,
@@ -41,14 +39,23 @@ class GymOptions(EnvironmentOptions):
         None, description="Parts of a Dict observation to keep, e.g. image,direction (default: all numbers in it)."
     )
     gamma: float | None = Option(
-        None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
+        None,
+        ge=0,
+        le=1,
+        description="Discount of the returns to be predicted (default: `memup score` chooses it).",
+        json_schema_extra=RARE,
     )
     matters: Matters = Option(None, description=MATTERS)
+    policy: PolicyName = Option(
+        RANDOM,
+        description="Who plays: random, or a function policy(observation, rng) -> action, as MODULE:FUNCTION or "
+        "path/to/file.py:FUNCTION.",
+    )
 
 
 class GymTask:
     Options = GymOptions
-    summary: ClassVar[str] = "Any Gymnasium environment (--env-id), played at random."
+    summary: ClassVar[str] = "Any Gymnasium environment (--env-id), played at random or by your own policy."
     example: ClassVar[str] = "gym --env-id CartPole-v1 --episodes 500 --workers 4"
     vectorised: ClassVar[bool] = False
 
@@ -66,25 +73,15 @@ class GymTask:
     def _make(self, render_mode: str | None = None) -> Any:
         import gymnasium
 
-        if self.options.import_:
-            import_code(self.options.import_)
-        rendering: dict[str, Any] = (
-            {"render_mode": render_mode} if render_mode else {}
-        )  # not every environment takes it
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about newer versions of the environment: the user chose this one
-                env = gymnasium.make(self.options.env_id, disable_env_checker=True, **self.settings, **rendering)
-        except Exception as error:  # unknown id, missing extra package, the environment's own errors
-            reason = str(error).rstrip(". ") if isinstance(error, gymnasium.error.Error) else described(error)
-            raise UsageProblem(
-                f"Gymnasium cannot make {self.options.env_id!r}: {reason}. Check --env-id, name the module or file "
-                "that registers it with --import, or install the package it needs."
-            ) from error
+        env = make(self.options, self.settings, render_mode)
         self._view: View = view_of(env.observation_space, self.options.observe, self.options.env_id)
         if self._view.is_plain:
             return env
         return gymnasium.wrappers.TransformObservation(env, self._view.row, self._view.space)
+
+    @cached_property
+    def _policy(self) -> Policy | None:
+        return load_policy(self.options.policy)
 
     @cached_property
     def _fields(self) -> tuple[Field, Field, Field]:
@@ -146,7 +143,8 @@ class GymTask:
     @property
     def environment_spec(self) -> Any:
         """What Gymnasium would make the environment from, if observations are stored as it gives them."""
-        if not (self._env.spec and self._view.is_plain):
+        around = self.options.wrapper or self.options.reset_option  # which a spec cannot name
+        if around or not (self._env.spec and self._view.is_plain):
             return None
         found = copy.deepcopy(self._env.spec)
         found.max_episode_steps = self._limit
@@ -167,8 +165,12 @@ class GymTask:
     def episode(self, seed: int) -> Episode:
         fields = self._fields
         columns: tuple[list[Any], list[Any], list[float]] = ([], [], [])
+        reset_options = values_of(self.options.reset_option)
+        player = EpisodePolicy(self.options.policy, self._policy, self._env.action_space, seed, reset_options)
         try:
-            terminated = self._play(seed, columns)
+            terminated = self._play(seed, player, columns)
+        except FailedEpisode:  # the policy's
+            raise
         except (Exception, SystemExit) as error:  # whatever the user's environment raises is about that environment
             raise self._failed(seed, len(columns[1]) - 1, error) from error
         arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
@@ -178,22 +180,24 @@ class GymTask:
                 article = "an" if name == "observation" else "a"
                 raise FailedEpisode(
                     f"{self.options.env_id} gave {article} {name} that is not finite at step {finite.argmin()} of the "
-                    f"episode of seed {seed}. {_again(seed)} Mend the environment, or clip its values with a wrapper."
+                    f"episode of seed {seed}. {self._again(seed)} Mend the environment, or clip its values with a "
+                    "wrapper."
                 )
         return Episode(arrays, seed, terminated)
 
-    def _play(self, seed: int, columns: tuple[list[Any], list[Any], list[float]]) -> bool:
+    def _play(self, seed: int, player: EpisodePolicy, columns: tuple[list[Any], list[Any], list[float]]) -> bool:
         """Fill the columns, observation, action and reward; returns whether the episode came to an end of its own."""
-        actions = self._env.action_space
-        actions.seed(seed % ACTION_SEEDS)
-        observation, _ = self._env.reset(seed=seed)
-        offsets = [getattr(s, "start", 0) for s in (self._env.observation_space, actions)]
+        offsets = [getattr(s, "start", 0) for s in (self._env.observation_space, self._env.action_space)]
+        env, row = (self._env, None) if self._view.is_plain else (self._env.env, self._view.row)
+        seen, _ = env.reset(seed=seed)
+        observation = row(seen) if row else seen
         terminated = truncated = False
         while not (terminated or truncated or len(columns[2]) >= self._limit):
-            action = actions.sample()
             columns[0].append(observation - offsets[0])
+            action = player.act(seen, len(columns[1]))  # it sees what the environment gives
             columns[1].append(action - offsets[1])
-            observation, reward, terminated, truncated, _ = self._env.step(action)
+            seen, reward, terminated, truncated, _ = env.step(action)
+            observation = row(seen) if row else seen
             columns[2].append(float(reward))
         return bool(terminated)
 
@@ -201,13 +205,8 @@ class GymTask:
         where = "in the reset" if step < 0 else f"at step {step}"
         return FailedEpisode(
             f"{self.options.env_id} failed {where} of the episode of seed {seed}: {described(error)}. "
-            f"{_again(seed)} Mend the environment; committed episodes are kept."
+            f"{self._again(seed)} Mend the environment; committed episodes are kept."
         )
 
-
-def _again(seed: int) -> str:
-    """How to see an episode once more, without memup."""
-    return (
-        f"To see it again: env.action_space.seed({seed % ACTION_SEEDS}), env.reset(seed={seed}), then "
-        "env.step(env.action_space.sample())."
-    )
+    def _again(self, seed: int) -> str:
+        return again(seed, self.options.policy, values_of(self.options.reset_option))

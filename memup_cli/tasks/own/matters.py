@@ -3,7 +3,7 @@
 import math
 import re
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, SerializerFunctionWrapHandler, model_serializer
 
@@ -36,12 +36,15 @@ Matters = Annotated[str | None, AfterValidator(_checked)]
 
 
 class EnvironmentOptions(TaskOptions):
-    """Options that have `matters`: runs from before there was such an option are those in which it is not given."""
+    """Options of which some are newer than others: runs from before them are those in which they are not given."""
+
+    newer: ClassVar[frozenset[str]] = frozenset({"matters"})
 
     @model_serializer(mode="wrap")
     def _given(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         values: dict[str, Any] = serialize(self)
-        return {name: value for name, value in values.items() if name != "matters" or value is not None}
+        usual = {name for name in self.newer if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in values.items() if name not in usual}
 
 
 def with_rule(spec: TaskSpec, text: str | None) -> TaskSpec:
