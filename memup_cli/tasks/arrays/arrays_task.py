@@ -18,6 +18,7 @@ from stores.groups import Episode
 from stores.layout import Field
 
 from ...errors import BadInput, UsageProblem
+from ...options.common import RARE
 from ..own.matters import Matters, with_rule
 from ..spec import StepRule, TaskOptions, TaskSpec
 from .containers import locate, open_array
@@ -34,28 +35,40 @@ class ArraysOptions(TaskOptions):
     places: ClassVar[frozenset[str]] = frozenset({*FILES, *COLUMNS})
 
     inputs: str = Option(
-        description="FILE or FILE:KEY: (sequences, steps, ...) as npy, npz, HDF5 or Zarr; or a CSV or Parquet table "
-        "of a row a step.",
+        description="FILE[:KEY], npy, npz, HDF5 or Zarr, of (sequences, steps, ...); or a CSV or Parquet table of one "
+        "row a step.",
         min_length=1,
     )
     targets: str | None = Option(
         None, description="FILE[:KEY], one target per sequence, for its last step, or one per step."
     )
-    classes: bool = Option(False, description="Targets are classes 0, 1, 2 ...")
+    classes: bool = Option(False, description="Targets are classes: 0, 1, 2 and so on.")
     numbers: bool = Option(False, description="Targets are numbers.")
     lengths: str | None = Option(
         None, description="FILE[:KEY], how many steps each sequence has; inputs are (all steps, ...) then."
     )
-    columns: str | None = Option(None, description="Of a table: inputs, such as a,b,c (default: all others).")
     target_column: str | None = Option(None, description="Of a table: the target; empty where a step has no label.")
     episode_column: str | None = Option(None, description="Of a table: rows with the same value are a sequence.")
-    split_column: str | None = Option(None, description="Of a table: train, validation or test.")
-    test_share: float | None = Option(
-        None, ge=0, lt=1, description="Share of the sequences, the last ones, for the test split (default: 0.1)."
+    columns: str | None = Option(
+        None, description="Of a table: the inputs, such as a,b,c (default: all others).", json_schema_extra=RARE
     )
-    test: str | None = Option(None, description="FILE[:KEY], the numbers of the test sequences, from 0 on.")
+    split_column: str | None = Option(
+        None, description="Of a table: which rows are train, validation or test.", json_schema_extra=RARE
+    )
+    test_share: float | None = Option(
+        None,
+        ge=0,
+        lt=1,
+        description="Share of the sequences, the last ones, for the test split (default: 0.1).",
+        json_schema_extra=RARE,
+    )
+    test: str | None = Option(
+        None, description="FILE[:KEY], the numbers of the test sequences, from 0 on.", json_schema_extra=RARE
+    )
     matters: Matters = Option(
-        None, description="The steps that matter, such as input[4]=1 (default: those with a label)."
+        None,
+        description="The steps that matter, such as input[4]=1 (default: those with a label).",
+        json_schema_extra=RARE,
     )
 
     @field_validator(*FILES)

@@ -140,11 +140,12 @@ def _targets(where: str, starts: np.ndarray, equal: bool) -> tuple[Read, bool, l
     array, count, total = open_array("--targets", where), len(starts) - 1, int(starts[-1])
     _refuse_empty(array)
     held = [array.name] if array.held else []
-    by_step = (count, total // count) if equal else (total,)
+    width = total // count if equal else 0  # steps of each, if they all have as many
+    by_step = (count, width) if equal else (total,)
     if array.shape == (count,):
         return _finite(_steps(array, 0)), True, held
     if array.shape == by_step:
-        return _finite(_steps(array, by_step[1] if equal else 0)), False, held
+        return _finite(_steps(array, width)), False, held
     raise BadInput(
         f"{array.name} has shape {array.shape}, which does not go with the inputs: there are {count:,} sequences of "
         f"{total:,} steps in all. Targets must be {(count,)}, one per sequence, or {by_step}, one per step."
@@ -170,10 +171,11 @@ def _of_table(table: StepTable, options: Any) -> Sequences:
         raise UsageProblem("say where the targets are, with either --target-column or --targets")
     if (options.lengths is None) == ("episode_column" not in special):
         raise UsageProblem("say which rows are a sequence, with either --episode-column or --lengths")
-    given = [name.strip() for name in options.columns.split(",")] if options.columns is not None else None
-    names = [has(table, "--columns", n) for n in given] if given else [n for n in table.names if n not in special.values()]
-    if target := sorted({special.get("target_column")} & set(names)):
-        raise UsageProblem(f"--columns: {target[0]!r} is the target, which no step may show. Leave it out.")
+    given = [name.strip() for name in options.columns.split(",")] if options.columns is not None else []
+    names = [has(table, "--columns", name) for name in given]
+    names = names or [name for name in table.names if name not in special.values()]
+    if special.get("target_column") in names:
+        raise UsageProblem(f"--columns {options.columns}: one is the target, which no step may show; leave it out")
     if not names:
         raise UsageProblem(f"{table.path} has no columns left to be inputs")
     if "episode_column" in special:
@@ -191,7 +193,7 @@ def _of_table(table: StepTable, options: Any) -> Sequences:
         values, empty = (found[:, 0] for found in table.numbers(start, stop, [special["target_column"]]))
         return np.where(empty, np.nan, np.where(np.isfinite(values), values, np.inf))
 
-    read = Blocks(inputs, table.rows, 8 * len(names) * 8)
+    read = Blocks(inputs, table.rows, 64 * len(names))  # bytes: cells are text, and objects, at first
     if options.targets is not None:
         targets, each, held = _targets(options.targets, starts, False)
         return Sequences(starts, (len(names),), False, read, targets, each, named, tuple(held))
