@@ -361,6 +361,11 @@ def test_a_table_says_what_belongs_to_what(memup, save, bring):
     save(y=CLASS)
     target, episode = ["--target-column", "y"], ["--episode-column", "id"]
     assert "--episode-column or --lengths" in bring("run", "t.csv", *target, "--classes", code=2).err
+    (memup.folder / "s.csv").write_text("id,a,y,s\n1,0,0,train\n2,1,1,test\n2,1,1,train\n")
+    (memup.folder / "n.csv").write_text("id,a,y,s\n1,0,0,train\n2,1,1,later\n")
+    split = [*target, *episode, "--split-column", "s", "--classes"]
+    assert "sequence 1 has rows of more than one split" in bring("run", "s.csv", *split, code=65).err
+    assert "row 1 (from 0) has 'later'" in bring("run", "n.csv", *split, code=65).err
     assert "--target-column or --targets" in bring("run", "t.csv", *episode, "--classes", code=2).err
     assert "is the target" in bring("run", "t.csv", *target, *episode, "--columns", "a,y", "--classes", code=2).err
     assert "a table can only be" in bring("run", "y.npy", "--lengths", "t.csv", "--targets", "y.npy", "--classes",

@@ -1,6 +1,7 @@
 """Arrays in files, opened but not read: npy, npz, HDF5 and Zarr. Nothing that a file holds is ever unpickled."""
 
 import json
+import math
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,25 +89,48 @@ def _chosen(option: str, path: Path, key: str, names: list[str]) -> str:
     return key
 
 
+@dataclass(frozen=True)
+class FileRows:
+    """Rows of an array in numpy's order. Read, not mapped: mapped pages would count as the command's memory."""
+
+    path: Path
+    start: int  # bytes before the first row
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __getitem__(self, which: slice) -> np.ndarray:
+        row = math.prod(self.shape[1:])
+        with self.path.open("rb") as file:
+            file.seek(self.start + which.start * row * self.dtype.itemsize)
+            found = np.fromfile(file, self.dtype, (which.stop - which.start) * row)
+        return found.reshape(which.stop - which.start, *self.shape[1:])
+
+
 def _npy(option: str, path: Path, key: str) -> StoredArray:
     if key:
         raise UsageProblem(f"{option} {path}:{key}: an .npy file is one array; leave out :{key}")
-    _refuse_objects(path, str(path))
-    rows = np.lib.format.open_memmap(path, mode="r")
-    return StoredArray(str(path), rows, rows.shape, rows.dtype)
-
-
-def _refuse_objects(path: Path, name: str) -> None:
     with path.open("rb") as file:
-        if _header(file)[2].hasobject:
-            raise BadInput(f"{name} holds Python objects, which are never unpickled; save it as an array of numbers")
+        shape, fortran, dtype = _header(file, str(path))
+        return _in_file(str(path), path, file.tell(), shape, fortran, dtype)
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _in_file(
+    name: str, path: Path, start: int, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]
+) -> StoredArray:
+    if (there := path.stat().st_size - start) < (needed := math.prod(shape) * dtype.itemsize):
+        raise BadInput(f"{name} cannot be read: it is cut off, {needed - there:,} bytes are missing. Write it again.")
+    if fortran and len(shape) > 1 and needed:  # a row lies all over the file
+        return StoredArray(name, np.memmap(path, dtype, "r", start, shape, "F"), shape, dtype)
+    return StoredArray(name, FileRows(path, start, shape, dtype), shape, dtype)
+
+
+def _header(file: Any, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and type of what follows in a file of numpy's format."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
+    if dtype.hasobject:
+        raise BadInput(f"{name} holds Python objects, which are never unpickled; save it as an array of numbers")
     return shape, fortran, dtype
 
 
@@ -117,10 +141,8 @@ def _npz(option: str, path: Path, key: str) -> StoredArray:
         key = _chosen(option, path, key, names)
         name, member = f"{path}:{key}", archive.getinfo(f"{key}.npy")
         with archive.open(member) as file:
-            shape, fortran, dtype = _header(file)
+            shape, fortran, dtype = _header(file, name)
             header = file.tell()
-        if dtype.hasobject:
-            raise BadInput(f"{name} holds Python objects, which are never unpickled; save it as an array of numbers")
         if member.compress_type != zipfile.ZIP_STORED:
             with archive.open(member) as file:
                 rows = np.lib.format.read_array(file, allow_pickle=False)
@@ -129,9 +151,7 @@ def _npz(option: str, path: Path, key: str) -> StoredArray:
         file.seek(member.header_offset + 26)  # how long the name and the extra part are, which come before the data
         lengths = file.read(4)
     before = 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
-    start = member.header_offset + before + header
-    mapped = np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
-    return StoredArray(name, mapped, shape, dtype)
+    return _in_file(name, path, member.header_offset + before + header, shape, fortran, dtype)
 
 
 def _hdf5(option: str, path: Path, key: str) -> StoredArray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import BadInput, UsageProblem
 from .containers import TABLES, StoredArray, ending, locate, open_array
-from .tables import BLOCK, StepTable, has, open_table
+from .tables import StepTable, has, open_table
 
 BYTES = 4 << 20  # of a block
 SPLITS = ("train", "validation", "test")
@@ -18,16 +18,15 @@ Read = Callable[[int, int], Any]
 class Blocks:
     """Rows of something long, of which one block is in RAM."""
 
-    def __init__(self, read: Read, total: int, row_bytes: int, chunk: int = 1) -> None:
-        self._read, self.total = read, total
-        self._size = chunk * max(1, BYTES // max(1, chunk * row_bytes))
+    def __init__(self, read: Read, total: int, size: int) -> None:
+        self._read, self._total, self._size = read, total, size
         self._held: tuple[int, Any] = (-1, None)
 
     def __call__(self, start: int, stop: int) -> np.ndarray:
         parts = []
         for first in range(start - start % self._size, stop, self._size):
             if self._held[0] != first:
-                self._held = first, self._read(first, min(first + self._size, self.total))
+                self._held = first, self._read(first, min(first + self._size, self._total))
             parts.append(self._held[1][max(start - first, 0) : stop - first])
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -109,7 +108,8 @@ def _refuse_empty(array: StoredArray) -> None:
 def _steps(array: StoredArray, width: int) -> Read:
     """Reads steps of an array (sequences, width, ...), or with width 0 of one that has a row a step."""
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
-    blocks = Blocks(array.read, array.shape[0], row_bytes, array.chunk)
+    chunks = max(1, BYTES // max(1, array.chunk * row_bytes))
+    blocks = Blocks(array.read, array.shape[0], chunks * array.chunk)
     if not width:
         return blocks
 
@@ -193,18 +193,18 @@ def _of_table(table: StepTable, options: Any) -> Sequences:
         values, empty = (found[:, 0] for found in table.numbers(start, stop, [special["target_column"]]))
         return np.where(empty, np.nan, np.where(np.isfinite(values), values, np.inf))
 
-    read = Blocks(inputs, table.rows, 64 * len(names))  # bytes: cells are text, and objects, at first
+    read = Blocks(inputs, table.rows, table.block)
     if options.targets is not None:
         targets, each, held = _targets(options.targets, starts, False)
         return Sequences(starts, (len(names),), False, read, targets, each, named, tuple(held))
-    return Sequences(starts, (len(names),), False, read, Blocks(target, table.rows, 64), False, named)
+    return Sequences(starts, (len(names),), False, read, Blocks(target, table.rows, table.block), False, named)
 
 
 def _episodes(table: StepTable, column: str) -> np.ndarray:
     """Where each episode begins: rows of one value that follow each other."""
     starts, seen, last = [], set(), None
-    for first in range(0, table.rows, BLOCK):
-        for row, value in enumerate(table.texts(first, min(first + BLOCK, table.rows), column), first):
+    for first in range(0, table.rows, table.block):
+        for row, value in enumerate(table.texts(first, min(first + table.block, table.rows), column), first):
             if value == last:
                 continue
             if value in seen:
@@ -220,16 +220,20 @@ def _episodes(table: StepTable, column: str) -> np.ndarray:
 
 def _named(table: StepTable, column: str, starts: np.ndarray) -> np.ndarray:
     """The split that the rows of each sequence name (N,)."""
-    found = np.zeros(table.rows, np.uint8)
-    for first in range(0, table.rows, BLOCK):
-        for row, value in enumerate(table.texts(first, min(first + BLOCK, table.rows), column), first):
-            if value not in SPLITS:
-                raise BadInput(
-                    f"{table.path}: row {row} (from 0) has {value!r:.40} in {column!r}; it can be: {', '.join(SPLITS)}"
-                )
-            found[row] = SPLITS.index(value)
-    named = found[starts[:-1]]
-    if (other := found != np.repeat(named, np.diff(starts))).any():
-        number = int(np.searchsorted(starts, int(other.argmax()), "right")) - 1
-        raise BadInput(f"{table.path}: sequence {number} has rows of more than one split in {column!r}")
+    named = np.zeros(len(starts) - 1, np.uint8)
+    for first in range(0, table.rows, table.block):
+        texts = table.texts(first, min(first + table.block, table.rows), column)
+        if others := set(texts) - set(SPLITS):
+            at = min(texts.index(text) for text in others)
+            raise BadInput(
+                f"{table.path}: row {first + at} (from 0) has {texts[at]!r:.40} in {column!r}; it can be: "
+                f"{', '.join(SPLITS)}"
+            )
+        found, rows = np.array([SPLITS.index(text) for text in texts]), np.arange(first, first + len(texts))
+        sequence = np.searchsorted(starts, rows, "right") - 1
+        begins = rows == starts[sequence]
+        named[sequence[begins]] = found[begins]
+        if (other := found != named[sequence]).any():
+            number = sequence[other.argmax()]
+            raise BadInput(f"{table.path}: sequence {number} has rows of more than one split in {column!r}")
     return named

@@ -12,7 +12,7 @@ from ...errors import BadInput, UsageProblem
 from ...extras import needs
 from .containers import told_of
 
-BLOCK = 4096  # rows of a CSV file between two places that are remembered
+CELLS = 1 << 17  # read together
 Numbers = tuple[np.ndarray, np.ndarray]  # (rows, columns) float64, and where a cell is empty
 
 
@@ -20,6 +20,7 @@ class StepTable(Protocol):
     path: Path
     names: list[str]
     rows: int
+    block: int  # rows that are best read together
 
     def numbers(self, start: int, stop: int, names: list[str]) -> Numbers:
         """Cells of rows [start, stop) as numbers, 0 where they are empty."""
@@ -38,6 +39,10 @@ def open_table(path: Path) -> StepTable:
     return table
 
 
+def block_rows(columns: int) -> int:
+    return max(1, CELLS // max(1, columns))
+
+
 def has(table: StepTable, option: str, name: str) -> str:
     """The name of a column that is there."""
     if name not in table.names:
@@ -50,53 +55,67 @@ class CsvTable:
 
     def __init__(self, path: Path) -> None:
         self.path, self.rows = path, 0
-        self._places: list[int] = []  # where every BLOCK-th row begins
+        self._places: list[int] = []  # where each block begins
+        self._held: tuple[int, list[list[str]]] = (-1, [])
         with path.open("rb") as file:
             self.names = next(csv.reader([file.readline().decode("utf-8-sig").strip()]), [])
             self.names = [name.strip() for name in self.names]
+            self.block = block_rows(len(self.names))
             place = file.tell()
             for line in file:
                 if not line.isspace():
-                    if self.rows % BLOCK == 0:
+                    if self.rows % self.block == 0:
                         self._places.append(place)
                     self.rows += 1
                 place += len(line)
         if not self.names or all(_is_number(name) for name in self.names):
             raise BadInput(f"{path} does not name its columns; its first line must, such as: id,a,b,label")
 
-    def _cells(self, start: int, stop: int, names: list[str]) -> Iterator[list[str]]:
-        columns = [self.names.index(name) for name in names]
-        with self.path.open("rb") as file:
-            file.seek(self._places[start // BLOCK])
-            lines = (line.decode() for line in file if not line.isspace())
-            rows = islice(csv.reader(lines), start % BLOCK, start % BLOCK + stop - start)
-            for number, row in enumerate(rows, start):
+    def _block(self, number: int) -> list[list[str]]:
+        """The cells of its rows; the last ones asked for are kept, as inputs and targets are read after each other."""
+        if self._held[0] != number:
+            count = min(self.block, self.rows - number * self.block)
+            with self.path.open("rb") as file:
+                file.seek(self._places[number])
+                lines = (line.decode() for line in file if not line.isspace())
+                rows = list(csv.reader(islice(lines, count)))
+            for at, row in enumerate(rows, number * self.block):
                 if len(row) != len(self.names):
                     raise BadInput(
-                        f"{self.path}: row {number} (from 0) has {len(row)} cells, and the first line names "
+                        f"{self.path}: row {at} (from 0) has {len(row)} cells, and the first line names "
                         f"{len(self.names)} columns"
                     )
-                yield [row[column].strip() for column in columns]
+            if len(rows) < count:
+                raise BadInput(f"{self.path} has a line break within quotes; a row must be one line")
+            self._held = number, rows
+        return self._held[1]
+
+    def _cells(self, start: int, stop: int, names: list[str]) -> list[str]:
+        """Those of some rows and columns, row by row."""
+        columns, found = [self.names.index(name) for name in names], []
+        with told_of(str(self.path)):
+            for number in range(start // self.block, -(-stop // self.block)):
+                first = number * self.block
+                rows = self._block(number)[max(start - first, 0) : stop - first]
+                found += [row[column].strip() for row in rows for column in columns]
+        return found
 
     def texts(self, start: int, stop: int, name: str) -> list[str]:
-        with told_of(str(self.path)):
-            return [row[0] for row in self._cells(start, stop, [name])]
+        return self._cells(start, stop, [name])
 
     def numbers(self, start: int, stop: int, names: list[str]) -> Numbers:
-        with told_of(str(self.path)):
-            cells = list(self._cells(start, stop, names))
-            empty = np.array([[not cell for cell in row] for row in cells]).reshape(-1, len(names))
-            if empty.any():
-                cells = [[cell or "0" for cell in row] for row in cells]
-            try:
-                return np.array(cells, np.float64), empty
-            except ValueError:
-                wrong = ((at, j) for at, row in enumerate(cells) for j, cell in enumerate(row) if not _is_number(cell))
-                at, column = next(wrong)
-                raise BadInput(
-                    f"{self.path}: row {start + at} (from 0) has {cells[at][column]!r:.40} in {names[column]!r}, which "
-                    "is not a number. --columns names the columns that are inputs."
-                ) from None
+        cells = self._cells(start, stop, names)
+        empty = np.fromiter(map(len, cells), np.int64, len(cells)) == 0
+        try:
+            values = np.fromiter((float(cell or 0) for cell in cells), np.float64, len(cells))
+        except ValueError:
+            at = next(i for i, cell in enumerate(cells) if cell and not _is_number(cell))
+            row, column = start + at // len(names), names[at % len(names)]
+            raise BadInput(
+                f"{self.path}: row {row} (from 0) has {cells[at]!r:.40} in {column!r}, which is not a number. "
+                "--columns names the columns that are inputs."
+            ) from None
+        return values.reshape(-1, len(names)), empty.reshape(-1, len(names))
 
 
 def _is_number(text: str) -> bool:
@@ -116,6 +135,7 @@ class ParquetTable:
         self.path = path
         self._file = pyarrow.parquet.ParquetFile(path)
         self.names: list[str] = list(self._file.schema_arrow.names)
+        self.block = block_rows(len(self.names))
         groups = [self._file.metadata.row_group(i).num_rows for i in range(self._file.metadata.num_row_groups)]
         self._edges = np.cumsum([0, *groups])
         self.rows = int(self._edges[-1])
