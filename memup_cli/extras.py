@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from .errors import UsageProblem
 
 EXTRAS = {
+    "arrays": "reading HDF5 and Parquet files",
     "doom": "two-colors",
     "film": "--record",
     "minari": "reading or writing Minari data sets",

@@ -122,7 +122,7 @@ def plain(memup: Memup, installed: Path, tmp_path_factory):
     there = {module: {*map(canonicalize_name, by)} for module, by in modules.items()}
     refused = [module for module, by in there.items() if not by & core]
     hidden = sorted({name for by in there.values() for name in by} - core)
-    assert {"vizdoom", "PIL", "matplotlib", "tensorboard", "minari", "aiohttp"} <= set(refused)
+    assert {"vizdoom", "PIL", "matplotlib", "tensorboard", "minari", "aiohttp", "h5py"} <= set(refused)
     first = tmp_path_factory.mktemp("first")
     (first / "sitecustomize.py").write_text(PLAIN)
     env = {"PYTHONPATH": os.pathsep.join(map(str, (first, installed))), "HIDDEN": json.dumps([hidden, refused])}
@@ -156,6 +156,11 @@ def test_what_a_plain_install_lacks_is_named(memup, plain):
     (memup.folder / "a" / "data" / "metadata.json").write_text(json.dumps(about))
     assert "memup[minari]" in plain("import", "minari", "a", "--run", "run", code=2).err
     assert "memup[minari]" in plain("export", "minari", "--run", "run", "--id", "a-v0", "--to", "b", code=2).err
+    (memup.folder / "a" / "x.h5").write_bytes(b"")
+    assert (
+        "memup[arrays]"
+        in plain("import", "arrays", "--inputs", "a/x.h5", "--targets", "a/x.h5", "--classes", code=2).err
+    )
     assert "memup[remote]" in plain("inspect", "--run", "http://127.0.0.1:9/run", code=2).err
     assert [path.name for path in memup.folder.iterdir()] == ["a"]
 
@@ -192,7 +197,7 @@ def test_the_doctor_of_a_plain_install_notes_what_it_lacks(plain):
     assert checks["packages"]["level"] == "ok"
     assert checks["extras"]["level"] == checks["Doom engine"]["level"] == "note"
     assert all(checks["extras"]["data"][extra] for extra in EXTRAS)
-    assert "pip install 'memup[doom,film,minari,plots,remote,tensorboard]'" in checks["extras"]["advice"]
+    assert "pip install 'memup[arrays,doom,film,minari,plots,remote,tensorboard]'" in checks["extras"]["advice"]
     assert "memup[doom]" in checks["Doom engine"]["found"]
 
 

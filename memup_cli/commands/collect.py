@@ -15,7 +15,7 @@ from ..options.command_line import build, command_function
 from ..options.common import StageOptions
 from .status import QuietOption
 
-IMPORTED = {"minari"}  # tasks that are data sets of other programs: `memup import` brings them in
+IMPORTED = {"arrays", "minari"}  # tasks that are data sets of other programs: `memup import` brings them in
 ABOUT = (
     "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
     "interrupted collection, and does nothing if it is complete; with more --episodes it adds those that are missing."
@@ -149,14 +149,17 @@ def collect(name: str, task_options: Any, options: CollectOptions, stage: StageO
         "seed": stage.seed,
         "shards": parts,
     }
-    if options.validation_episodes is not None:
-        if options.validation_episodes >= config["episodes"]:
+    validation = options.validation_episodes
+    if validation is None:
+        validation = getattr(task, "default_validation", None)
+    if validation is not None:
+        if validation >= config["episodes"]:
             raise UsageProblem(
-                f"--validation-episodes {options.validation_episodes}: they are some of the {config['episodes']} "
+                f"--validation-episodes {validation}: they are some of the {config['episodes']} "
                 "training episodes; leave some to train on"
             )
-        if options.validation_episodes != validation_count(config):
-            config["validation_episodes"] = options.validation_episodes
+        if validation != validation_count(config):
+            config["validation_episodes"] = validation
     if parts > config["episodes"]:
         raise UsageProblem(f"--shard {options.shard}: there are only {config['episodes']} episodes to share out")
     collection = Collection(

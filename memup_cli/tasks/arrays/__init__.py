@@ -1,0 +1,1 @@
+"""Somebody's own arrays and tables as a task: `memup import arrays`."""
