@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from memup_cli.baselines.networks import CORES, ShiftedSum, _positions
+from memup_cli.baselines.networks import ShiftedSum, _positions
+from memup_cli.registries import BASELINES
 
 
 def naive(u: Tensor, h: Tensor) -> Tensor:
@@ -42,7 +43,8 @@ def test_shifted_sum_keeps_its_precision_over_a_long_sequence(drift, size):
 
 def core(name: str, inputs: int = 3) -> torch.nn.Module:
     torch.manual_seed(1)
-    return CORES[name](inputs, 8, 2, 2, 10)
+    found: torch.nn.Module = BASELINES.load(name)(inputs, 8, 2, 2, 10)
+    return found
 
 
 @pytest.mark.parametrize("name", ["lstm", "mingru", "srnn", "gtrxl"])
@@ -54,7 +56,7 @@ def test_recurrent_cores_go_on_from_a_carried_state(name):
     torch.testing.assert_close(torch.cat([first, second], 1), whole)
 
 
-@pytest.mark.parametrize("name", sorted(CORES))
+@pytest.mark.parametrize("name", BASELINES.built_in)
 def test_no_core_sees_the_future(name):
     model, x = core(name), torch.randn(2, 20, 3)
     changed = x.clone()

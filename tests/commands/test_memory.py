@@ -156,9 +156,8 @@ def test_a_run_without_episodes_for_validation_is_refused(memup):
 
 def test_a_detector_that_does_not_fit_is_refused_before_anything_is_lost(memup, maze):
     before = files_of(maze)
-    assert (
-        "quantile or regression" in memup("score", "--run", "run", "--detector", "classifier", "--restart", code=2).err
-    )
+    refused = memup("score", "--run", "run", "--detector", "classifier", "--restart", code=2)
+    assert "use quantile, regression or probe" in refused.err
     for bad in (["--lr", "inf"], ["--temperature", "inf"], ["--rollout", 10**20], ["--hidden", 10**6]):
         memup("train-memory", "--run", "run", *bad, code=2)
     assert files_of(maze) == before
