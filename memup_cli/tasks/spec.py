@@ -99,7 +99,8 @@ class Task(Protocol):
     and `environment_spec`: what `gymnasium.make` takes, which exported data sets name as their environment.
     A task with `checked = True` vouches for its episodes; those of others are looked at for classes out of range and
     numbers that are not finite.
-    A DataSet has items() instead of episode().
+    A DataSet has items() instead of episode(). A task may have `default_validation`: how many of the training episodes,
+    the last ones, are for validation if the user does not say.
     """
 
     Options: ClassVar[type[TaskOptions]]

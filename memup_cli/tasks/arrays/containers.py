@@ -41,7 +41,9 @@ def told_of(name: str) -> Iterator[None]:
     except (MemupError, MemoryError):
         raise
     except Exception as error:
-        raise BadInput(f"{name} cannot be read: {error}. Is it complete, and what its ending says?") from error
+        raise BadInput(
+            f"{name} cannot be read: {error}. Is it complete, and of the kind that its ending says?"
+        ) from error
 
 
 def locate(option: str, where: str) -> tuple[Path, str]:

@@ -101,7 +101,9 @@ def open_sequences(options: Any) -> Sequences:
 
 
 def _refuse_empty(array: StoredArray) -> None:
-    if 0 in array.shape or not array.shape:
+    if not array.shape:
+        raise BadInput(f"{array.name} is a single number; sequences are needed")
+    if 0 in array.shape:
         raise BadInput(f"{array.name} is empty: its shape is {array.shape}")
 
 
