@@ -29,8 +29,8 @@ exporting = typer.Typer(rich_markup_mode="rich", no_args_is_help=True)
 
 
 @importing.callback(
-    help="Bring the data set of another program into a run, for score, train-memory and the others.\n\n"
-    "Example: memup import minari D4RL/pen/human-v2 --run runs/pen"
+    help="Bring arrays of your own, or the data set of another program, into a run, for the other stages.\n\n"
+    "Example: memup import arrays --inputs X.npy --targets y.npy --classes --run runs/mine"
 )
 def _import() -> None:
     pass
