@@ -79,11 +79,13 @@ class Predictions:
     def explained(self, without: "Predictions", seed: int = 0) -> tuple[float, tuple[float, float]]:
         """1 - the loss / that of predictions without a memory; with a 95% bootstrap interval over episodes.
 
-        Where no memory is needed nothing is explained, however small the errors are.
+        Where no memory is needed nothing is explained, however small the errors are. The best constant needs no memory
+        either: it is what counts where `without` is worse on these episodes, or else chance would look like a memory.
         """
-        own, other = (self._by_episode(each.nll) for each in (self, without))
         if without.is_perfect:
             return 0.0, (0.0, 0.0)
+        rival = min(without, self.constant(), key=lambda each: each.loss)
+        own, other = (self._by_episode(each.nll) for each in (self, rival))
         chosen = self._resampled(len(own), seed)
         ratios = own[chosen].sum(1) / np.maximum(other[chosen].sum(1), 1e-12)
         low, high = np.quantile(1 - ratios, [0.025, 0.975])

@@ -20,12 +20,13 @@ from ..options.agent_options import TrainAgentOptions
 from ..predictor.contexts import context_class
 from ..predictor.predictor import MemoryModel
 from ..records import checkpoint
-from ..records.extending import Earlier, earlier_parts, is_extension
+from ..records.extending import earlier_parts, is_extension
 from ..records.opening import digests, open_run, require, spec_of, split_of
 from ..records.runs import altered_weights, now, recorded_config
 from ..registries import AGENTS
 from ..streaming.moments import moments_of
 from ..tasks.spec import TaskSpec
+from .jobs import TrainingJob
 from .lifecycle import attempting, is_up_to_date
 
 BOTH = {"steps", "until", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
@@ -35,17 +36,8 @@ FEW = 8  # ... this many environments
 
 
 @dataclass(frozen=True)
-class AgentJob:
+class AgentJob(TrainingJob[TrainAgentOptions]):
     """A fully resolved train-agent command."""
-
-    manifest: Manifest
-    spec: TaskSpec
-    options: TrainAgentOptions
-    seed: int
-    device: torch.device
-    restart: bool
-    quiet: bool
-    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def agent(self) -> str:
@@ -126,7 +118,9 @@ def resolve(
         )
     if entry.on_memory:
         require(manifest, "train-memory")
-    return AgentJob(manifest, spec, options, seed, device, restart, quiet)
+    return AgentJob(
+        manifest=manifest, spec=spec, options=options, seed=seed, device=device, restart=restart, quiet=quiet
+    )
 
 
 def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, restart: bool) -> dict[str, Any]:

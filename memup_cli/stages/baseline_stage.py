@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from stores.manifest import Manifest
 from stores.slab import Slab
 
 from ..baselines.baseline_evaluation import predict_baseline
@@ -24,30 +23,21 @@ from ..learning.weights import build_baseline, fill
 from ..options.baseline_options import TrainBaselineOptions
 from ..options.common import MB
 from ..records import checkpoint
-from ..records.extending import Earlier, earlier_parts
+from ..records.extending import earlier_parts
 from ..records.opening import digests, open_run, spec_of, split_of
 from ..records.runs import altered_weights, recorded_config
 from ..registries import BASELINES
 from ..selection.importance import Matters
 from ..selection.rules import discount
-from ..tasks.spec import TaskSpec
+from .jobs import TrainingJob
 from .lifecycle import attempting, is_up_to_date
 
 OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True)
-class BaselineJob:
+class BaselineJob(TrainingJob[TrainBaselineOptions]):
     """A fully resolved train-baseline command."""
-
-    manifest: Manifest
-    spec: TaskSpec
-    options: TrainBaselineOptions
-    seed: int
-    device: torch.device
-    restart: bool
-    quiet: bool
-    earlier: Earlier = ()  # of a training that is extended
 
     @property
     def stage(self) -> str:
@@ -91,7 +81,9 @@ def resolve(
     check_goals(options, spec)
     if "heads" in asked and not options.attends:
         raise UsageProblem(f"--heads is for transformers; {options.model} has none")
-    return BaselineJob(manifest, spec, options, seed, device, restart, quiet)
+    return BaselineJob(
+        manifest=manifest, spec=spec, options=options, seed=seed, device=device, restart=restart, quiet=quiet
+    )
 
 
 def memory_needed(job: BaselineJob) -> dict[str, int]:

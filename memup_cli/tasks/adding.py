@@ -23,11 +23,6 @@ class Add(EqualLengths):
     name: ClassVar[str] = "add"
     summary: ClassVar[str] = "Two marked numbers, their sum at a third mark."
     example: ClassVar[str] = "add --length 500 --episodes 20000"
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True
-
-    def __init__(self, options: AddOptions) -> None:
-        self.options = options
 
     @property
     def spec(self) -> TaskSpec:

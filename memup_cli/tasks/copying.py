@@ -26,12 +26,7 @@ class Copy(EqualLengths):
     Options = CopyOptions
     summary: ClassVar[str] = "Ten digits, to be repeated at the end of the sequence."
     example: ClassVar[str] = "copy --length 1020"
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True
     name: ClassVar[str] = "copy"
-
-    def __init__(self, options: CopyOptions) -> None:
-        self.options = options
 
     @property
     def spec(self) -> TaskSpec:

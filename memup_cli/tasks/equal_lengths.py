@@ -4,8 +4,14 @@ from typing import Any, ClassVar
 
 
 class EqualLengths:
+    """Sequences that are made whole, as they should be."""
+
     name: ClassVar[str]
-    options: Any  # they have a length
+    vectorised: ClassVar[bool] = True
+    checked: ClassVar[bool] = True
+
+    def __init__(self, options: Any) -> None:  # they have a length
+        self.options = options
 
     @property
     def run_name(self) -> str:

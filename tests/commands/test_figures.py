@@ -276,6 +276,15 @@ def test_the_best_constant_and_what_is_explained_on_exact_numbers():
     assert classes.metrics()["nll"] == pytest.approx(-(0.25 * np.log(0.25) + 0.75 * np.log(0.75)))
 
 
+def test_what_a_constant_tells_as_well_is_not_explained():
+    found = predictions("scalar", [1.0, 3.0, 7.0], [1.0, 1.0, 2.0], [6.0, 6.0, 6.0])
+    chance = predictions("scalar", [1.0, 3.0, 7.0], [1.0, 1.0, 2.0], [8.0, 8.0, 8.0])  # worse than the mean: 6.75
+    explained, (low, high) = found.explained(chance)
+    assert explained == pytest.approx(1 - 6 / 6.75)
+    assert low == pytest.approx(1 - 12 / 12.5)  # of episode 1 alone
+    assert high == pytest.approx(1 - 12 / 14.5)  # of episode 0 alone
+
+
 def test_the_mass_of_the_selection_is_that_of_draws_from_earlier_steps():
     scores = np.array([0.0, 2.0, 1.0, 3.0, 0.5, 0.0])
     mass = selection_mass(scores, 0.5, standing_out=2.0)

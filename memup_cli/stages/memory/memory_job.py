@@ -21,7 +21,6 @@ from ...options.old_names import renewed
 from ...options.presets import paper
 from ...predictor.contexts import context_class
 from ...predictor.predictor import MemoryModel
-from ...records.extending import Earlier
 from ...records.opening import check_window, digests, open_run, require_validation, spec_of, split_of
 from ...records.runs import recorded_config
 from ...registries import CELLS, PROBE
@@ -29,26 +28,19 @@ from ...registry import in_words
 from ...selection.rules import discount, rule_of, scored_by
 from ...selection.utility import probe_tells
 from ...tasks.spec import TaskSpec
+from ..jobs import TrainingJob
 from .facts import facts_of
 from .plan import BEGUN, NO_PLAN, Choice, Plan, settle
 
 
-@dataclass(frozen=True)
-class MemoryJob:
+@dataclass(frozen=True, kw_only=True)
+class MemoryJob(TrainingJob[TrainMemoryOptions]):
     """A fully resolved train-memory command."""
 
-    manifest: Manifest
-    spec: TaskSpec
-    options: TrainMemoryOptions
     gamma: float
     detector: str  # whose stored scores; empty if none are used
-    seed: int
-    device: torch.device
-    restart: bool
-    quiet: bool
     initial: MemoryModel | None = None  # weights to go on from
     stage: str = "train-memory"
-    earlier: Earlier = ()  # of a training that is extended
     standardised: bool = True  # False: a memory of 0.1.0, which takes its inputs as they are
     plan: Plan = NO_PLAN
     rivals: tuple[dict[str, Any], ...] = ()  # what is yet to be decided by a race
@@ -113,9 +105,19 @@ def resolve(
         raise UsageProblem(f"--slab-memory {options.slab_memory}: {error}") from None
     standardised = _is_standardised(manifest) if begun else options.preset != "paper"
     return MemoryJob(
-        manifest, spec, options, gamma, detector, seed, device, restart, quiet,
-        standardised=standardised, plan=plan, rivals=plan.rivals,
-    )  # fmt: skip
+        manifest=manifest,
+        spec=spec,
+        options=options,
+        gamma=gamma,
+        detector=detector,
+        seed=seed,
+        device=device,
+        restart=restart,
+        quiet=quiet,
+        standardised=standardised,
+        plan=plan,
+        rivals=plan.rivals,
+    )
 
 
 def changed_by(job: MemoryJob, update: dict[str, Any]) -> MemoryJob:
@@ -129,13 +131,13 @@ def recorded_job(manifest: Manifest, device: torch.device, quiet: bool) -> Memor
     config = recorded_config(manifest, "train-memory")
     options = build(TrainMemoryOptions, {name: value for name, value in config.items() if name != "detector"})
     return MemoryJob(
-        manifest,
-        spec_of(manifest),
-        options,
-        config["gamma"],
-        config["detector"],
-        config["seed"],
-        device,
+        manifest=manifest,
+        spec=spec_of(manifest),
+        options=options,
+        gamma=config["gamma"],
+        detector=config["detector"],
+        seed=config["seed"],
+        device=device,
         restart=False,
         quiet=quiet,
         standardised=_is_standardised(manifest),

@@ -57,11 +57,6 @@ class PermutedMNIST(EqualLengths):
     name: ClassVar[str] = "pmnist"
     summary: ClassVar[str] = "MNIST pixel by pixel in a fixed random order, the digit asked for at the end."
     example: ClassVar[str] = "pmnist --length 784 --data-dir /data/mnist"
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True
-
-    def __init__(self, options: PermutedMNISTOptions) -> None:
-        self.options = options
 
     @property
     def spec(self) -> TaskSpec:
