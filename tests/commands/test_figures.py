@@ -139,7 +139,7 @@ def match(tmp_path_factory) -> Memup:
     return memup
 
 
-@pytest.mark.parametrize("options", [("--updates", 1), ("--updates", 50), ("--updates", 400, "--cell", "none")])
+@pytest.mark.parametrize("options", [("--updates", 1), ("--updates", 50), ("--updates", 200, "--cell", "none")])
 def test_what_has_learned_nothing_explains_nothing(match, options):
     match("train-memory", "--run", "run", *options, "--restart")
     shown = match("evaluate", "memory", "--run", "run").out
@@ -159,7 +159,7 @@ def test_what_has_learned_nothing_explains_nothing(match, options):
 def test_while_a_memory_learns_what_is_printed_of_it_gets_better(memup):
     memup("collect", "tmaze", "--length", 30, "--episodes", 400, "--test-episodes", 50, "--run", "run")
     memup("score", "--run", "run", "--updates", 400)
-    every = ["--updates", 600, "--evaluate-every", 60, "--rollout", 10]
+    every = ["--updates", 400, "--evaluate-every", 50, "--rollout", 10]
     done = memup("train-memory", "--run", "run", *every, "--json").json
     lines = (memup.folder / "run/logs/train-memory/metrics.jsonl").read_text().splitlines()
     curve = [row["validation_explained"] for row in map(json.loads, lines) if "validation_explained" in row]
@@ -174,8 +174,8 @@ def test_while_a_memory_learns_what_is_printed_of_it_gets_better(memup):
 
 def test_noise_at_every_step_does_not_hide_the_decision(memup):
     environment(memup, "noisy", NOISY, 400)
-    shown = memup("score", "--run", "run").out
-    found = memup("score", "--run", "run", "--json").json
+    shown = memup("score", "--run", "run", "--updates", 400).out
+    found = memup("score", "--run", "run", "--updates", 400, "--json").json
     assert found["gamma"] == 0
     assert found["gammas"][0]["gamma"] == 0
     assert found["separates"]
@@ -205,7 +205,7 @@ def test_the_choice_of_gamma_goes_on_where_it_was_killed(memup):
 
 def test_where_nothing_is_uncertain_no_next_step_is_offered(memup):
     memup("collect", "gym", "--env-id", "CartPole-v1", "--episodes", 20, "--test-episodes", 2, "--run", "run")
-    shown = memup("score", "--run", "run", "--gamma", 0).out
+    shown = memup("score", "--run", "run", "--gamma", 0, "--updates", 200).out
     assert "With gamma 0 everything can be predicted from the step itself" in shown
     assert "Next:" not in shown
 
@@ -330,7 +330,7 @@ def test_one_episode_is_too_few_and_a_constant_reward_needs_no_memory(memup):
     memup("collect", "--run", "run", "--episodes", 60)
     shown = memup("score", "--run", "run", "--gamma", 0, "--updates", 200).out
     assert "there is nothing for a memory to explain" in shown
-    memup("train-memory", "--run", "run", "--updates", 200)
+    memup("train-memory", "--run", "run", "--updates", 50)
     found = memup("evaluate", "memory", "--run", "run", "--json").json
     assert (found["explained"], found["explained_interval"], found["nothing_to_explain"]) == (0, [0, 0], True)
     assert "There is nothing to explain" in memup("evaluate", "memory", "--run", "run").out
@@ -353,7 +353,7 @@ def test_where_no_step_stands_out_targets_are_drawn_from_all_and_it_is_said(memu
     scored = memup("score", "--run", "run", "--updates", 300)
     assert "does NOT separate" in scored.out
     assert "targets are drawn from all of them" in scored.out
-    options = ["--select", "current", "--updates", 400, "--evaluate-every", 200]
+    options = ["--select", "current", "--updates", 250, "--evaluate-every", 250]
     done = memup("train-memory", "--run", "run", *options, "--json").json
     assert done["explained"] > 0.9, "however large the rewards are"
     short = ["train-memory", "--run", "run", "--updates", 20, "--hidden", 8]
