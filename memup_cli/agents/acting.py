@@ -9,7 +9,7 @@ from ..compute.devices import prepare_device
 from ..errors import UsageProblem
 from ..records.opening import open_run, spec_of
 from ..registries import AGENTS
-from ..streaming.actions import previous_action_field
+from ..streaming.actions import no_action
 from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .play.recording import to_device
 from .policies import Policy
@@ -39,13 +39,11 @@ class Agent:
         self._policy = policy.to(device).eval().requires_grad_(False)
         self._step, self._decide = policy.prepared(), policy.decider()
         self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
-        self._action = previous_action_field(spec)
         self.begin()
 
     def begin(self, seed: int = 0) -> None:
         """Forget everything: an episode begins. The seed is that of the actions it draws."""
-        none = self.spec.classes.get("action", 0)
-        self._previous = np.full((1, *self._action.shape), none, self._action.numpy)
+        self._previous = no_action(self.spec)[None]
         with torch.inference_mode():
             self._state = self._policy.core.initial(1)
         self._generator = torch.Generator(self.device).manual_seed(seed)
@@ -60,5 +58,5 @@ class Agent:
         with torch.inference_mode():
             features, _, self._state = self._step(seen, self._state)
             action: np.ndarray = self._policy.choose(self._decide(features), self._generator, greedy).cpu().numpy()
-        self._previous = action.astype(self._action.numpy)
+        self._previous = action.astype(self._previous.dtype)
         return action[0]

@@ -24,6 +24,7 @@ from ..registries import AGENTS
 from ..registry import imported
 from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
+from .action_numbers import Combinations, Heads
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 
 LOG_2PI = 1.8378770664093453
@@ -170,16 +171,17 @@ def gtrxl_core(inputs: int, config: dict[str, Any]) -> GTrXLCore:
 
 
 class ActorCritic(Body):
-    """A policy over classes or, for Box actions, a Gaussian; and a value."""
+    """A policy over the classes of each number of an action or, for Box actions, a Gaussian; and a value."""
 
     def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
         super().__init__(spec, memory, config)
-        self.discrete = "action" in spec.classes
+        counts = spec.counts("action")
+        self.heads = Heads(counts) if counts else None
         self._shape = next(f for f in spec.fields if f.name == "action").shape
-        outputs = spec.classes["action"] if self.discrete else torch.Size(self._shape).numel()
+        outputs = sum(counts) or torch.Size(self._shape).numel()
         self.actor = _head(self.features, config["hidden"], outputs, scale=0.01)
         self.critic = _head(self.features, config["hidden"], 1, scale=1.0)
-        self.log_std = nn.Parameter(torch.zeros(0 if self.discrete else outputs))
+        self.log_std = nn.Parameter(torch.zeros(0 if self.heads else outputs))
         self.trust = nn.Parameter(torch.ones(1)) if config.get("outlook") else None
 
     def decider(self) -> Callable[[Tensor], Tensor]:
@@ -200,11 +202,11 @@ class ActorCritic(Body):
 
     def choose(self, out: Tensor, generator: torch.Generator, greedy: bool) -> Tensor:
         """Actions (N,) or (N, *shape) from what the actor says: the most likely ones, or a sample."""
-        if self.discrete:
+        if self.heads:
             if not greedy:  # Gumbel-max
                 noise = torch.empty_like(out).exponential_(generator=generator)
                 out = out - noise.log()
-            return out.argmax(-1)
+            return self.heads(out).argmax(-1).view(-1, *self._shape)
         if not greedy:
             noise = torch.empty_like(out).normal_(generator=generator)
             out = out + self.log_std.exp() * noise
@@ -215,11 +217,12 @@ class ActorCritic(Body):
         return value
 
     def log_prob(self, features: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """log pi(a | o, m) and the entropy, both (...)."""
+        """log pi(a | o, m) and the entropy, both (...): sums over the numbers of an action."""
         out = self._inclined(self.actor(features), features)
-        if self.discrete:
-            log_p = out.log_softmax(-1)
-            return log_p.gather(-1, action.long().unsqueeze(-1)).squeeze(-1), -(log_p.exp() * log_p).sum(-1)
+        if self.heads:
+            log_p = self.heads(out).log_softmax(-1)  # (..., count, most)
+            taken = action.long().reshape(*log_p.shape[:-1], 1)
+            return log_p.gather(-1, taken).squeeze(-1).sum(-1), -(log_p.exp() * log_p).sum((-2, -1))
         action = action.reshape(out.shape)
         z = (action - out) * torch.exp(-self.log_std)
         log_p = (-0.5 * z**2 - self.log_std - 0.5 * LOG_2PI).sum(-1)
@@ -227,11 +230,13 @@ class ActorCritic(Body):
 
 
 class QuantileNetwork(Body):
-    """Quantiles of the return of every action (QR-DQN, Dabney et al. 2018)."""
+    """Quantiles of the return of every action (QR-DQN, Dabney et al. 2018). Actions of several numbers are numbered."""
 
     def __init__(self, spec: TaskSpec, memory: MemoryModel | None, config: dict[str, Any]) -> None:
         super().__init__(spec, memory, config)
-        self.actions, self.quantiles = spec.classes["action"], config["quantiles"]
+        shape = next(f for f in spec.fields if f.name == "action").shape
+        self.numbered = Combinations(spec.counts("action"), shape)
+        self.actions, self.quantiles = len(self.numbered.rows), config["quantiles"]
         self.head = _head(self.features, config["hidden"], self.actions * self.quantiles, scale=0.1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -243,8 +248,8 @@ class QuantileNetwork(Body):
         return prepared(self.head)
 
     def choose(self, out: Tensor, _: torch.Generator, greedy: bool) -> Tensor:
-        """The actions with the highest mean (N,); it explores only as the player is told to."""
-        return out.unflatten(-1, (self.actions, self.quantiles)).mean(-1).argmax(-1)
+        """The actions with the highest mean (N, *shape); it explores only as the player is told to."""
+        return self.numbered.rows[out.unflatten(-1, (self.actions, self.quantiles)).mean(-1).argmax(-1)]
 
 
 Policy = ActorCritic | QuantileNetwork

@@ -32,7 +32,7 @@ class Transitions:
         self.rows = {
             OBSERVATION: np.zeros((capacity, *observation.shape), observation.numpy),
             "m": np.zeros((capacity, size), np.float16),
-            "action": np.zeros(capacity, action.numpy),
+            "action": np.zeros((capacity, *action.shape), action.numpy),
             "reward": np.zeros(capacity, np.float32),
             "terminated": np.zeros(capacity, bool),
         }
@@ -138,7 +138,7 @@ class QRDQN:
         seen = {OBSERVATION: self._to_device(rows[OBSERVATION][both])}
         features = self.policy.look(seen, self._to_device(rows["m"][both]).float())
         now, then = features[: len(place)], features[len(place) :]
-        action = self._to_device(rows["action"][place]).long()
+        action = self.policy.numbered(self._to_device(rows["action"][place]))
         with torch.no_grad():
             best = self.policy(then).mean(-1).argmax(-1)  # chosen by the network, valued by the target network
             future = self._target(then).unflatten(-1, (self.policy.actions, self.policy.quantiles))
@@ -165,8 +165,7 @@ class QRDQN:
     def _remember(self, recording: Recording) -> None:
         """Write a recording into the replay: its episodes one after the other, with their memory states."""
         flat = {
-            OBSERVATION: recording.arrays[OBSERVATION].reshape(-1, *recording.arrays[OBSERVATION].shape[2:]),
-            "action": recording.arrays["action"].reshape(-1),
+            **recording.flat((OBSERVATION, "action")),
             "reward": recording.reward.reshape(-1) / float(self.policy.reward_unit),
             "terminated": recording.terminated.reshape(-1),
         }
@@ -192,7 +191,7 @@ class QRDQN:
         return {
             OBSERVATION: recording.final[OBSERVATION],
             "m": m.cpu().numpy().astype(np.float16),
-            "action": np.zeros(count, self.replay.rows["action"].dtype),
+            "action": np.zeros_like(self.replay.rows["action"][:1]).repeat(count, 0),
             "reward": np.zeros(count, np.float32),
             "terminated": np.zeros(count, bool),
         }

@@ -38,10 +38,14 @@ class FieldEncoder(nn.Module):
         for name in names:
             source = "action" if name == PREVIOUS_ACTION else name
             self.ranks[name] = len(fields[source].shape)
-            if source in spec.classes:
-                self.classes[name] = spec.classes[source]
-                self.size += spec.classes[source]
-                self.register_buffer(f"numbers_{name}", torch.arange(spec.classes[source]), persistent=False)
+            if counts := spec.counts(source):
+                self.classes[name] = sum(counts)
+                self.size += sum(counts)
+                numbers = torch.cat([torch.arange(count) for count in counts])
+                self.register_buffer(f"numbers_{name}", numbers, persistent=False)
+                if self.ranks[name]:  # which number of a row each class is of
+                    whose = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+                    self.register_buffer(f"whose_{name}", whose, persistent=False)
             elif fields[source].is_image and min(fields[source].shape[:2]) >= SMALLEST and not flat:
                 self.images[name] = ImageEncoder(fields[source].shape, standard)
                 self.size += SIZE
@@ -88,8 +92,9 @@ class FieldEncoder(nn.Module):
         for name in self.names:
             values = arrays[name]
             if name in self.classes:
-                numbers = getattr(self, f"numbers_{name}")
-                parts.append((values.long().unsqueeze(-1) == numbers).float())  # (..., classes)
+                numbers, rank = getattr(self, f"numbers_{name}"), self.ranks[name]
+                values = values.flatten(-rank)[..., getattr(self, f"whose_{name}")] if rank else values.unsqueeze(-1)
+                parts.append((values.long() == numbers).float())  # (..., classes)
             elif name in self.images:
                 parts.append(self.images[name](values))  # (..., SIZE)
             else:

@@ -1,5 +1,6 @@
 """The train-agent stage: what it needs, what it records, and the agent it leaves in agent/<name>/."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from .jobs import TrainingJob
 from .lifecycle import attempting, is_up_to_date
 
 BOTH = {"steps", "until", "envs", "iteration_steps", "gamma", "lr", "hidden", "minibatch", "max_grad"}
+MOST_ACTIONS = 128  # numbered combinations of an action's numbers
 GOOD = 0.5  # explained by the memory: the predictor's outlook is worth seeing
 ITERATIONS = 40  # of the steps there are, if they are enough for that with ...
 FEW = 8  # ... this many environments
@@ -106,10 +108,16 @@ def resolve(
     hints = {**planned(manifest, spec, options, restart), **spec.recipes.get(options.agent, {})}
     options = TrainAgentOptions(**{**hints, **options.model_dump(exclude_unset=True)})
     open_arena(manifest.task, spec, 1).close()
-    if entry.numbered and "action" not in spec.classes:
+    counts = spec.counts("action")
+    if entry.numbered and not (counts and math.prod(counts) <= MOST_ACTIONS):
+        many = (
+            f"have {math.prod(counts):,} combinations, and it takes up to {MOST_ACTIONS}"
+            if counts
+            else "are continuous"
+        )
         raise UsageProblem(
-            f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} are "
-            "continuous; use --agent ppo"
+            f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} {many}; "
+            "use --agent ppo, which chooses each number of an action by itself"
         )
     if options.alternate and (more := {f.name for f in spec.fields} - {"observation", "action", "reward"}):
         raise UsageProblem(

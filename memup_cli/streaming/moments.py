@@ -26,7 +26,7 @@ Moments = dict[str, dict[str, list[float]]]  # of each field: those of its numbe
 class Sums:
     """Of one field. Numbers are counted from an origin, so that a large mean hides no small spread."""
 
-    classes: int  # 0: numbers
+    classes: tuple[int, ...]  # of each number of a row; none: they are no class numbers
     image: bool
     count: int = 0
     origin: np.ndarray | None = None
@@ -35,9 +35,10 @@ class Sums:
     def add(self, values: np.ndarray, begins: list[int]) -> None:
         """Steps (n, *row), of episodes that begin there."""
         if self.classes:
-            found = np.bincount(values.reshape(-1), minlength=self.classes + 1)[: self.classes].astype(np.float64)
+            columns = zip(values.reshape(len(values), -1).T, self.classes, strict=True)
+            found = np.concatenate([np.bincount(column, minlength=n + 1)[:n] for column, n in columns])
             self.count += len(values)
-            self.parts.append((found,) * 4)
+            self.parts.append((found.astype(np.float64),) * 4)
             return
         rows = values.reshape(len(values), -1, values.shape[-1] if self.image else 1).astype(np.float64)
         rows = rows if self.image else rows.transpose(0, 2, 1)  # (n, pixels or 1, numbers)
@@ -97,7 +98,7 @@ def measure(train: Trajectories, spec: TaskSpec) -> Moments:
     names = tuple(_seen(spec))
     for name in names:
         (source,) = stored_fields((name,))
-        sums[name] = Sums(spec.classes.get(source, 0), fields[source].is_image)
+        sums[name] = Sums(spec.counts(source), fields[source].is_image)
     for shard, group in train.groups():
         for steps in blocks(shard, group, stored_fields(names), 1):
             rows = steps.inputs(spec, names)

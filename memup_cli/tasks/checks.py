@@ -1,6 +1,7 @@
 """Whether a task is what spec.py says: looked at before the first episode, so that no later stage stumbles over it."""
 
 import json
+import math
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -132,7 +133,7 @@ def _wrong_names(spec: TaskSpec, fields: dict[str, Field]) -> str | None:
         for name in names:
             if name not in fields and name not in more:
                 return f"`{member}` names {name!r}; it can have: {', '.join([known, *more])}"
-    for member in ("classes", "scale"):
+    for member in ("classes", "scale", "components"):
         for name in getattr(spec, member):
             if name not in fields:
                 return f"`{member}` names {name!r}; the fields are: {known}"
@@ -141,6 +142,16 @@ def _wrong_names(spec: TaskSpec, fields: dict[str, Field]) -> str | None:
             return f"`classes` names {name!r}, whose rows are {fields[name].dtype}; classes are stored as integers"
         if type(count) is not int or count < 1:
             return f"`classes` has {count!r} for {name!r}; it must be an int, one at least"
+    for name, counts in spec.components.items():
+        if fields[name].numpy.kind == "f" or name in spec.classes:
+            why = "which `classes` has, too" if name in spec.classes else f"whose rows are {fields[name].dtype}"
+            return f"`components` names {name!r}, {why}; its rows are several class numbers, stored as integers"
+        wanted = math.prod(fields[name].shape)
+        fits = isinstance(counts, tuple) and len(counts) == wanted
+        if not (fits and all(type(count) is int and count > 0 for count in counts)):
+            return (
+                f"`components` has {counts!r:.60} for {name!r}; it must be a tuple of {wanted} ints, one at least each"
+            )
     return None
 
 

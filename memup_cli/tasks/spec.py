@@ -1,5 +1,6 @@
 """What a task tells the rest of memup about its episodes."""
 
+import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -48,6 +49,9 @@ class TaskSpec:
     near: float | None = None  # numbers: a prediction less than this away from y is as good as right
     recipes: dict[str, dict[str, Any]] = field(default_factory=dict)  # hints, paper, score, of agents
     parts: tuple[tuple[str, int], ...] = ()  # what the columns of an observation are: names, and how many each has
+    components: dict[str, tuple[int, ...]] = field(
+        default_factory=dict
+    )  # of fields whose rows are several class numbers
 
     @property
     def detectors(self) -> tuple[str, ...]:
@@ -60,8 +64,18 @@ class TaskSpec:
             return self.target_kind in DETECTORS.entry(detector).targets
         return self.target_kind in DETECTORS.load(detector).targets
 
+    def counts(self, name: str) -> tuple[int, ...]:
+        """How many classes each number of a field's rows has; none if they are no class numbers."""
+        if name not in self.classes:
+            return self.components.get(name, ())
+        shape = next(f.shape for f in self.fields if f.name == name)
+        return (self.classes[name],) * math.prod(shape)
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        if not self.components:  # not in 0.1.0
+            del found["components"]
+        return found
 
     @staticmethod
     def from_json(found: dict[str, Any]) -> "TaskSpec":
@@ -70,6 +84,7 @@ class TaskSpec:
         values["evaluate"] = StepRule(**values["evaluate"]) if values["evaluate"] else None
         values["memory_input"], values["query"] = tuple(values["memory_input"]), tuple(values["query"])
         values["parts"] = tuple((name, int(count)) for name, count in values.get("parts", ()))
+        values["components"] = {name: tuple(counts) for name, counts in values.get("components", {}).items()}
         return TaskSpec(**values)
 
 

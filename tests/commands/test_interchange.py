@@ -126,7 +126,12 @@ def test_minari_reads_what_was_exported(memup, root):
     spaces.Box(0, 255, (40, 36, 3), np.uint8),
     spaces.Discrete(5, start=3),
 ], ids=str)  # fmt: skip
-@pytest.mark.parametrize("action", [spaces.Discrete(3, start=-1), spaces.Box(-2, 2, (2,), np.float32)], ids=str)
+@pytest.mark.parametrize("action", [
+    spaces.Discrete(3, start=-1),
+    spaces.Box(-2, 2, (2,), np.float32),
+    spaces.MultiDiscrete([3, 2], start=[1, -4]),
+    spaces.MultiBinary(3),
+], ids=str)  # fmt: skip
 def test_spaces_come_in_as_they_are(memup, root, observation, action):
     written = write("things-v0", observation, action, jpeg=False)
     memup("import", "minari", "things-v0", "--run", "run", "--test-episodes", 0, "--episodes", 4)
@@ -166,7 +171,7 @@ def test_parts_of_an_observation_become_one_vector(memup, root):
 
 UNUSABLE = [
     (spaces.Text(4), spaces.Discrete(2), [], 2, "Text"),
-    (spaces.Discrete(4), spaces.MultiDiscrete([2, 2]), [], 2, "MultiDiscrete"),
+    (spaces.Discrete(4), spaces.Tuple([spaces.Discrete(2)]), [], 2, "of the kind Tuple"),
     (spaces.Discrete(4), spaces.Discrete(2), ["--episodes", 9], 2, "only 4 episodes"),
     (spaces.Discrete(4), spaces.Discrete(2), ["--observe", "image"], 2, "no parts"),
     (MIXED, spaces.Discrete(2), ["--observe", "sound"], 2, "image, "),

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Wrapper
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from ...blame import described
 from ...errors import BadInput, MemupError, UsageProblem
-from ...streaming.actions import previous_action_field
+from ...streaming.actions import no_action
 from ...tasks import load_task
+from ...tasks.own.spaces import counts_of
 from ...tasks.spec import TaskSpec
 
 MEND = "Mend the environment, then run the same command again."
@@ -82,23 +83,19 @@ class Arena:
         fields = {f.name: f for f in spec.fields}
         self._dtype = fields["observation"].numpy
         self._observation_start = getattr(envs.single_observation_space, "start", 0)
-        space = envs.single_action_space
-        assert isinstance(space, Box | Discrete)
-        self.actions: Box | Discrete = space
+        self.actions = space = envs.single_action_space
+        counts = spec.counts("action")  # of a Box there are none
+        self._counts = np.array(counts, np.int64).reshape(fields["action"].shape if counts else 0)
         self._name = name
         for field, found in (("observation", envs.single_observation_space), ("action", space)):
             check_space(spec, field, found)
         self.returns = np.zeros(self.count, np.float64)  # of the current episodes so far
         self._threshold = threshold  # an episode with this return counts as a success
-        self._no_action = np.full(
-            (self.count, *previous_action_field(spec).shape),
-            spec.classes.get("action", 0),
-            previous_action_field(spec).numpy,
-        )
+        self._no_action = no_action(spec)
 
     def no_action(self) -> np.ndarray:
         """The previous action of an episode's first step: (N, ...)."""
-        return self._no_action.copy()
+        return np.repeat(self._no_action[None], self.count, 0)
 
     def reset(self, seeds: list[int]) -> np.ndarray:
         observation, _ = self._ask(self.envs.reset, seed=list[int | None](seeds))
@@ -119,13 +116,13 @@ class Arena:
 
     def stored(self, actions: np.ndarray) -> np.ndarray:
         """Actions as a recording holds them: millions of numbered ones, as bytes."""
-        return actions.astype(np.uint8) if isinstance(self.actions, Discrete) and self.actions.n <= 256 else actions
+        return actions.astype(np.uint8) if 0 < self._counts.max(initial=0) <= 256 else actions
 
     def explore(self, actions: np.ndarray, epsilon: float, rng: np.random.Generator) -> None:
         """Replace a share of the actions (N, ...), in place, by random ones."""
         which = rng.random(self.count) < epsilon
-        if isinstance(self.actions, Discrete):
-            actions[which] = rng.integers(self.actions.n, size=self.count)[which]
+        if not isinstance(self.actions, Box):
+            actions[which] = rng.integers(self._counts, size=(self.count, *self._counts.shape))[which]
             return
         low, high = (np.nan_to_num(edge, posinf=1.0, neginf=-1.0) for edge in (self.actions.low, self.actions.high))
         actions[which] = rng.uniform(low, high, (self.count, *low.shape))[which]
@@ -134,8 +131,10 @@ class Arena:
         """Actions (N, ...) as playable() gives them."""
         if self.frames is not None:
             self.frames.append(np.asarray(self.envs.render()[0]))  # type: ignore[index]
-        if isinstance(self.actions, Discrete):
-            actions = actions + self.actions.start
+        if not isinstance(self.actions, Box):
+            actions = actions + getattr(self.actions, "start", 0)
+            if self.actions.shape:
+                actions = actions.astype(self.actions.dtype)
         observation, reward, terminated, truncated, info = self._ask(self.envs.step, actions)
         self.returns += reward
         ended = terminated | truncated
@@ -192,11 +191,10 @@ def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: st
 
 def check_space(spec: TaskSpec, name: str, space: Any) -> None:
     """UsageProblem if observations or actions are not what the run was collected with."""
-    classes = spec.classes.get(name)
     shape = next(f for f in spec.fields if f.name == name).shape
-    if classes is not None:
-        fits = isinstance(space, Discrete) and space.n == classes
-        wanted = f"Discrete({classes})"
+    if counts := spec.counts(name):
+        fits = counts_of(space) == counts and space.shape == shape
+        wanted = f"MultiDiscrete({list(counts)})" if name in spec.components else f"Discrete({counts[0]})"
     else:
         fits = isinstance(space, Box) and space.shape == shape
         wanted = f"a Box of shape {shape}"

@@ -63,8 +63,11 @@ class Recording:
         return first + np.minimum(ahead, length - 1) * self.envs, ahead < length
 
     def take(self, rows: np.ndarray, names: tuple[str, ...], device: torch.device) -> dict[str, torch.Tensor]:
-        flat = {name: self.arrays[name].reshape(-1, *self.arrays[name].shape[2:]) for name in names}
-        return {name: to_device(values[rows], device) for name, values in flat.items()}
+        return {name: to_device(values[rows], device) for name, values in self.flat(names).items()}
+
+    def flat(self, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+        """Row by row (T * N, ...)."""
+        return {name: self.arrays[name].reshape(-1, *self.arrays[name].shape[2:]) for name in names}
 
 
 def to_device(values: np.ndarray, device: torch.device) -> torch.Tensor:

@@ -18,7 +18,7 @@ from ...memory.cells import State, reset
 from ...memory.encoders import FieldEncoder
 from ...predictor.predictor import MemoryModel
 from ...records.opening import open_run, spec_of
-from ...streaming.actions import previous_action_field
+from ...streaming.actions import no_action
 from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
 from ..senses import OBSERVATION
 from .environments import check_space
@@ -46,7 +46,7 @@ class Memory:
         self._model = model.to(device).eval().requires_grad_(False)
         self._encoder = FieldEncoder(spec, (OBSERVATION,), flat=True)
         self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
-        self._previous = previous_action_field(spec)
+        self._none = no_action(spec)
 
     def initial(self, count: int) -> State:
         """The state before the first step of `count` episodes."""
@@ -66,13 +66,12 @@ class Memory:
         previous_action None: no episode has one.
         """
         seen = np.asarray(observation, self._observation.numpy)
-        none = self.spec.classes.get("action", 0)
-        before = np.full((len(seen), *self._previous.shape), none, self._previous.numpy)
+        before = np.repeat(self._none[None], len(seen), 0)
         if previous_action is not None:
             before[:] = previous_action
         with torch.inference_mode():
             if fresh is not None:
-                before[fresh] = none
+                before[fresh] = self._none
                 state = reset(state, torch.from_numpy(fresh).to(self.device))
             arrays = {OBSERVATION: seen, PREVIOUS_ACTION: before}
             steps = {name: torch.from_numpy(values).to(self.device).unsqueeze(1) for name, values in arrays.items()}

@@ -261,17 +261,16 @@ def _open(collection: Collection) -> Manifest:
 
 def _other_fields(before: TaskSpec, now: TaskSpec) -> str:
     """What of a step is not as it was."""
-    pairs = [({f.name: f for f in spec.fields}, spec.classes) for spec in (before, now)]
-    names = sorted({*pairs[0][0], *pairs[1][0]})
-    shown = [[_shown(fields.get(name), classes.get(name)) for fields, classes in pairs] for name in names]
+    fields = [{f.name: _shown(f, spec.counts(f.name)) for f in spec.fields} for spec in (before, now)]
+    names = sorted({*fields[0], *fields[1]})
+    shown = [[of.get(name, "missing") for of in fields] for name in names]
     return "; ".join(f"{name} was {a} and is now {b}" for name, (a, b) in zip(names, shown, strict=True) if a != b)
 
 
-def _shown(field: Field | None, classes: int | None) -> str:
-    if field is None:
-        return "missing"
+def _shown(field: Field, counts: tuple[int, ...]) -> str:
     numbers = f"{field.dtype} {'x'.join(map(str, field.shape)) or 'number'}"
-    return f"{numbers} of {classes} classes" if classes else numbers
+    each = counts[:1] if len(set(counts)) == 1 else counts
+    return f"{numbers} of {', '.join(map(str, each))} classes" if counts else numbers
 
 
 def _grows(manifest: Manifest, collection: Collection) -> bool:

@@ -106,10 +106,9 @@ def _look_at(spec: TaskSpec, request: GroupRequest, episode: Episode, name: str)
     if problem := misfit(request.layout.fields, episode.arrays):
         raise BadInput(f"{name} {problem}. {KEPT}")
     for field in request.layout.fields:
-        values, count = episode.arrays[field.name], spec.classes.get(field.name)
-        if count is not None and not 0 <= int(values.min()) <= int(values.max()) < count:
-            wrong = int(values.max() if values.min() >= 0 else values.min())
-            step = int((values.reshape(len(values), -1) == wrong).any(1).argmax())
+        values, counts = episode.arrays[field.name], spec.counts(field.name)
+        if counts and (found := _out_of_range(values, counts)):
+            step, wrong, count = found
             raise BadInput(
                 f"{name} has class {wrong} in `{field.name}` at step {step}; the task says that there are {count} "
                 f"classes, 0 to {count - 1}. Mend the task or the environment; committed episodes are kept."
@@ -120,3 +119,13 @@ def _look_at(spec: TaskSpec, request: GroupRequest, episode: Episode, name: str)
                 f"{name} has a number in `{field.name}` at step {step} that is not finite. Mend the task or the "
                 "environment; committed episodes are kept."
             )
+
+
+def _out_of_range(values: np.ndarray, counts: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """The first step with a class that there is not, that class, and how many there are."""
+    rows = values.reshape(len(values), -1)
+    wrong = (rows < 0) | (rows >= np.array(counts, np.int64))
+    if not wrong.any():
+        return None
+    step, column = (int(place) for place in np.argwhere(wrong)[0])
+    return step, int(rows[step, column]), counts[column]

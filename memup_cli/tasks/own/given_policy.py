@@ -59,7 +59,7 @@ class EpisodePolicy:
             action = _as_in(self._actions, given)
         except (Exception, SystemExit) as error:  # the code is the user's: it may raise anything
             raise self._failed(f"failed {self._at(step)}: {described(error)}.") from error
-        if not self._actions.contains(action):
+        if not (self._actions.contains(action) and _has_type_of(self._actions, action)):
             raise self._failed(f"gave {given!r:.60} {self._at(step)}, which is not in the space {self._actions}.")
         return action
 
@@ -83,10 +83,8 @@ def again(seed: int, named: str, reset_options: dict[str, Any] | None = None) ->
 
 
 def _as_in(space: "Space[Any]", action: Any) -> Any:
-    """Numbers for a Box in its own type, if that changes none of them by more than rounding."""
-    from gymnasium.spaces import Box
-
-    if not isinstance(space, Box):
+    """Several numbers in the type of their space, if that changes none of them by more than rounding."""
+    if not space.shape:
         return action
     found = np.asarray(action)
     if found.dtype.kind not in "biuf":
@@ -94,3 +92,8 @@ def _as_in(space: "Space[Any]", action: Any) -> Any:
     with np.errstate(all="ignore"):
         cast = found.astype(space.dtype)
     return cast if cast.dtype.kind == "f" or np.array_equal(cast, found) else found
+
+
+def _has_type_of(space: "Space[Any]", action: Any) -> bool:
+    """A MultiDiscrete would take fractions."""
+    return not space.shape or action.dtype.kind == np.dtype(space.dtype).kind

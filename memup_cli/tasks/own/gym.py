@@ -1,4 +1,4 @@
-"""Any Gymnasium environment whose observations are numbers and whose actions are Box or Discrete."""
+"""Any Gymnasium environment whose observations and actions are numbers."""
 
 import copy
 import math
@@ -99,7 +99,7 @@ class GymTask:
             query=("observation", "action"),
             target="reward",
             target_kind="return",
-            classes=class_counts(observation=self._env.observation_space, action=self._env.action_space),
+            **class_counts(observation=self._env.observation_space, action=self._env.action_space),
             gamma=self.options.gamma,
             parts=self._view.named,
         )

@@ -138,7 +138,7 @@ class MinariTask:
             query=("observation", "action"),
             target="reward",
             target_kind="return",
-            classes=class_counts(**spaces),
+            **class_counts(**spaces),
             gamma=self.options.gamma,
             parts=self._view.named,
         )

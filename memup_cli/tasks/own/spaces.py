@@ -108,11 +108,21 @@ def _chosen(parts: list[Part], names: list[str], whose: str) -> list[Part]:
 
 
 def _counts(space: Any) -> np.ndarray | None:
-    """How many classes each number of a space has; None if they are no classes."""
+    """How many classes each number of a space has, one-hot in a vector; None if they are no classes, or flags."""
     found = getattr(space, "nvec", None)
     if found is None and hasattr(space, "start"):
         found = space.n
     return None if found is None else np.atleast_1d(found).reshape(-1)
+
+
+def counts_of(space: Any) -> tuple[int, ...]:
+    """How many classes each number of a space has, in the order of its flat rows; none of a Box."""
+    from gymnasium.spaces import MultiBinary
+
+    if isinstance(space, MultiBinary):
+        return (2,) * math.prod(space.shape)
+    found = _counts(space)
+    return () if found is None else tuple(found.tolist())
 
 
 def _size(space: Any) -> int:
@@ -135,25 +145,28 @@ def _numbers(space: Any, values: np.ndarray) -> np.ndarray:
 
 
 def field_of(name: str, space: Any, whose: str) -> Field:
-    """The store's field of a Box or Discrete space."""
-    from gymnasium.spaces import Box, Discrete
+    """The store's field of a Box, Discrete, MultiDiscrete or MultiBinary space."""
+    from gymnasium.spaces import Box
 
-    if isinstance(space, Discrete):
-        kind = next(k for k in ("uint8", "uint16", "uint32", "int64") if space.n <= 2 ** (8 * np.dtype(k).itemsize))
-        return Field(name, kind)
+    if counts := counts_of(space):
+        most = max(counts)
+        kind = next(k for k in ("uint8", "uint16", "uint32", "int64") if most <= 2 ** (8 * np.dtype(k).itemsize))
+        return Field(name, kind, tuple(space.shape))
     if isinstance(space, Box):
         return Field(name, np.dtype(space.dtype).name, tuple(space.shape))
     raise UsageProblem(
-        f"{whose} has {name}s of the kind {type(space).__name__}; memup stores Box and Discrete ones. Flatten them "
-        "with a Gymnasium wrapper."
+        f"{whose} has {name}s of the kind {type(space).__name__}; memup stores Box, Discrete, MultiDiscrete and "
+        "MultiBinary ones. Flatten them with a Gymnasium wrapper."
     )
 
 
-def class_counts(**found: Any) -> dict[str, int]:
-    """Which fields hold class numbers, and how many there are."""
-    from gymnasium.spaces import Discrete
-
-    return {name: int(space.n) for name, space in found.items() if isinstance(space, Discrete)}
+def class_counts(**found: Any) -> dict[str, Any]:
+    """Which fields hold class numbers, and how many there are: the spec's `classes`, and its `components`."""
+    counts = {name: counts_of(space) for name, space in found.items()}
+    return {
+        "classes": {name: n[0] for name, n in counts.items() if n and not found[name].shape},
+        "components": {name: n for name, n in counts.items() if n and found[name].shape},
+    }
 
 
 def registered(env_id: str, max_steps: int, settings: dict[str, Any]) -> "EnvSpec":
