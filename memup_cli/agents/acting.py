@@ -1,6 +1,7 @@
 """A trained agent in programs of your own: it acts, one step at a time, and remembers by itself."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,8 +10,8 @@ from ..compute.devices import prepare_device
 from ..errors import UsageProblem
 from ..records.opening import open_run, spec_of
 from ..registries import AGENTS
-from ..streaming.actions import no_action
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..streaming.actions import none_before
+from ..tasks.spec import PREVIOUS_ACTION, PREVIOUS_REWARD, TaskSpec
 from .play.recording import to_device
 from .policies import Policy
 from .saved import load_policy
@@ -38,25 +39,37 @@ class Agent:
         self.spec, self.device, self.digest = spec, device, digest  # the digest of its weights
         self._policy = policy.to(device).eval().requires_grad_(False)
         self._step, self._decide = policy.prepared(), policy.decider()
-        self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
+        self._fields = [f for f in spec.fields if f.name in spec.observed]
+        self._late = [name for name in policy.seen if name not in spec.observed]
         self.begin()
 
     def begin(self, seed: int = 0) -> None:
         """Forget everything: an episode begins. The seed is that of the actions it draws."""
-        self._previous = no_action(self.spec)[None]
+        self._begins = True
+        self._before = {name: none_before(self.spec, name)[None] for name in self._late}
         with torch.inference_mode():
             self._state = self._policy.core.initial(1)
         self._generator = torch.Generator(self.device).manual_seed(seed)
 
-    def act(self, observation: np.ndarray, greedy: bool = False) -> np.ndarray:
+    def act(self, observation: Any, greedy: bool = False, reward: float | None = None) -> np.ndarray:
         """The action () or (*shape) at the next observation; greedy: the best one, instead of one drawn as in training.
 
-        Actions of a Box may lie outside of its bounds.
+        observation: a dict of arrays if the run has it in several fields. reward: what the action before brought, for
+        runs whose memory reads it. Actions of a Box may lie outside of its bounds.
         """
-        sight = self._policy.see(np.asarray(observation, self._observation.numpy)[None])
-        seen = {OBSERVATION: to_device(sight, self.device), PREVIOUS_ACTION: to_device(self._previous, self.device)}
+        given = observation if isinstance(observation, dict) else {OBSERVATION: observation}
+        if missing := [field.name for field in self._fields if field.name not in given]:
+            names = ", ".join(field.name for field in self._fields)
+            raise UsageProblem(f"the observation has no {missing[0]!r}; give act() a dict of arrays with {names}")
+        if not self._begins and PREVIOUS_REWARD in self._before:
+            if reward is None:
+                raise UsageProblem("this agent sees what the action before brought; give act() the reward, too")
+            self._before[PREVIOUS_REWARD] = np.array([reward], self._before[PREVIOUS_REWARD].dtype)
+        sight = self._policy.see({f.name: np.asarray(given[f.name], f.numpy)[None] for f in self._fields})
+        seen = {name: to_device(values, self.device) for name, values in (sight | self._before).items()}
         with torch.inference_mode():
             features, _, self._state = self._step(seen, self._state)
             action: np.ndarray = self._policy.choose(self._decide(features), self._generator, greedy).cpu().numpy()
-        self._previous = action.astype(self._previous.dtype)
+        self._begins = False
+        self._before[PREVIOUS_ACTION] = action.astype(self._before[PREVIOUS_ACTION].dtype)
         return action[0]

@@ -88,7 +88,7 @@ class AgentTraining:
         """A recurrent core wants segments that follow each other, and some learners every step: those keep all."""
         limit = None
         if self.memory is not None and not AGENTS.load(self.config["agent"]).keeps_all:
-            limit = min(MOST_STEPS, MOST_SEEN // policy.sight.row_bytes)
+            limit = min(MOST_STEPS, MOST_SEEN // policy.row_bytes)
         return Player(arena, policy, self.device, self.rollout, self.buffer_memory * MB, limit=limit)
 
 

@@ -21,10 +21,9 @@ from ..compute.adam import Adam
 from ..compute.pace import give_back
 from ..streaming.reading import EpisodeReader
 from ..streaming.targets import discounted_returns
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 from .play.recording import to_device
 from .policies import ActorCritic
-from .senses import OBSERVATION
 
 TOGETHER = 16  # episodes whose steps are mixed; no more images are in RAM
 SWEEP = 256  # steps whose memory states are computed at a time
@@ -105,24 +104,26 @@ class _Lives:
 
     def live(self, index: int) -> dict[str, np.ndarray]:
         episode = self.episodes.episode(index)
-        sight = self.policy.see(episode[OBSERVATION])
+        sight = self.policy.see({name: episode[name] for name in self.policy.observed})
         m = self._kept.get(index)
         if m is None:
-            m = self._states(sight, episode["action"])
+            m = self._states(sight, episode)
             if m.nbytes <= self.budget:
                 self.budget -= m.nbytes
                 self._kept[index] = m
         reward = episode["reward"] / float(self.policy.reward_unit)
         returns = discounted_returns(reward, self.gamma).astype(np.float32)
-        return {OBSERVATION: sight, "action": episode["action"], "m": m, "return": returns}
+        return {**sight, "action": episode["action"], "m": m, "return": returns}
 
     @torch.inference_mode()
-    def _states(self, sight: np.ndarray, action: np.ndarray) -> np.ndarray:
-        reader = EpisodeReader(self.spec, 0.0, len(action), lambda _, start, stop: action[start:stop])
-        seen = {OBSERVATION: sight, PREVIOUS_ACTION: reader(PREVIOUS_ACTION, 0, len(action))}
+    def _states(self, sight: dict[str, np.ndarray], episode: dict[str, np.ndarray]) -> np.ndarray:
+        length = len(episode["reward"])
+        reader = EpisodeReader(self.spec, 0.0, length, lambda name, start, stop: episode[name][start:stop])
+        late = [name for name in self.policy.seen if name not in sight]
+        seen = {**sight, **{name: reader(name, 0, length) for name in late}}
         state = self.policy.core.initial(1)
         parts = []
-        for first in range(0, len(action), SWEEP):
+        for first in range(0, length, SWEEP):
             arrays = {name: to_device(v[None, first : first + SWEEP], self.device) for name, v in seen.items()}
             m, state = self.policy.remember(arrays, state)
             parts.append(m[0].cpu().numpy())

@@ -23,7 +23,7 @@ from ..predictor.predictor import MemoryModel
 from ..registries import AGENTS
 from ..registry import imported
 from ..streaming.moments import Moments
-from ..tasks.spec import TaskSpec
+from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
 from .action_numbers import Combinations, Heads
 from .senses import OBSERVATION, Eyes, Outlook, OutlookInputs, SeenInputs
 
@@ -66,8 +66,9 @@ class Body(nn.Module):
         units = bool(config.get("units"))  # not in 0.1.0
         self.register_buffer("reward_unit", torch.ones(()), persistent=units)
         self.frozen = memory is not None
-        sees_images = memory is not None and OBSERVATION in memory.inputs.images
+        sees_images = memory is not None and bool(memory.inputs.images)
         self.eyes = Eyes(memory) if memory is not None and sees_images and config.get("eyes") == "memory" else None
+        self.observed = spec.observed
         self.inputs: FieldEncoder | SeenInputs | OutlookInputs
         if memory is None:
             self.inputs = FieldEncoder(spec, spec.memory_input, units=units)
@@ -83,20 +84,23 @@ class Body(nn.Module):
         if memory is not None:
             self.inputs.requires_grad_(False)
             self.core.requires_grad_(False)
-        self.observation = FieldEncoder(spec, (OBSERVATION,), units=units) if self.eyes is None else None
-        if self.observation and memory is not None and sees_images:
-            begun_as = memory.context.query.images[OBSERVATION]
-            self.observation.images[OBSERVATION].load_state_dict(begun_as.state_dict())
-        self.sight = next(f for f in spec.fields if f.name == OBSERVATION)  # what is recorded of a step
+        self.observation = FieldEncoder(spec, self.observed, units=units) if self.eyes is None else None
+        if self.observation and memory is not None:
+            for name, images in self.observation.images.items():
+                images.load_state_dict(memory.context.query.images[name].state_dict())
+        fields = {f.name: f for f in spec.fields}
+        self.sights = tuple(fields[name] for name in self.observed)  # what is recorded of an observation
         if self.eyes:
-            self.sight = Field(OBSERVATION, "float32", (self.eyes.size,))
+            self.sights = (Field(OBSERVATION, "float32", (self.eyes.size,)),)
+        self.row_bytes = sum(field.row_bytes for field in self.sights)
+        self.seen = tuple(dict.fromkeys((*self.observed, PREVIOUS_ACTION, *spec.late(spec.memory_input))))
         self._seen = self.observation.size if self.observation else Eyes.size
         self.features = self._seen + self.core.size
         self._imitated = config.get("eyes") == "imitated"
         self.learns_to_see = bool(self.observation and self.observation.images) and not self._imitated
         self.open_eyes(False)
         sees_the_same = self.observation is not None and not self.observation.images
-        self._sees_first = self.inputs.names[0] == OBSERVATION and sees_the_same
+        self._sees_first = self.inputs.names[: len(self.observed)] == self.observed and sees_the_same
 
     def tell_units(self, found: Moments, reward: float) -> None:
         """How far the numbers that are observed go, and how far what an episode brings."""
@@ -111,14 +115,14 @@ class Body(nn.Module):
         if self._imitated and self.observation:
             self.observation.requires_grad_(learning)
 
-    def see(self, observation: np.ndarray) -> np.ndarray:
+    def see(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Observations (N, ...) as they are recorded: themselves, or what the memory's eyes make of images."""
         if self.eyes is None:
             return observation
         device = next(self.eyes.parameters()).device
         with torch.inference_mode():
-            seen: np.ndarray = self.eyes(torch.from_numpy(observation).to(device)).cpu().numpy()
-        return seen
+            seen: np.ndarray = self.eyes(torch.from_numpy(observation[OBSERVATION]).to(device)).cpu().numpy()
+        return {OBSERVATION: seen}
 
     def remember(self, arrays: dict[str, Tensor], state: State) -> tuple[Tensor, State]:
         """m_t along (B, r, ...): (B, r, H), and the state after."""

@@ -20,9 +20,8 @@ from torch import Tensor
 from .. import randomness
 from ..compute.adam import Adam
 from ..tasks.spec import TaskSpec
-from .play.recording import SEEN, Recording, final_states, sweep, to_device
+from .play.recording import Recording, final_states, sweep, to_device
 from .policies import ActorCritic, prepared
-from .senses import OBSERVATION
 
 FEWEST_SEGMENTS = 8  # per update: long ones cost no more time side by side
 
@@ -85,7 +84,7 @@ class PPO:
             features = policy.look(batch, batch["m"])
         else:
             state = tuple(batch[f"state.{i}"] for i in range(sum(name.startswith("state.") for name in batch)))
-            m, _ = policy.remember({name: batch[name] for name in SEEN}, state)
+            m, _ = policy.remember({name: batch[name] for name in policy.seen}, state)
             features = policy.look(batch, m)
         log_prob, entropy = policy.log_prob(features, batch["action"])
         ratio = (log_prob - batch["log_prob"]).exp()
@@ -130,7 +129,7 @@ class PPO:
     def _final_values(self, recording: Recording) -> np.ndarray:
         """Values of what episodes saw last that were cut by a time limit: they would have gone on."""
         with torch.inference_mode():
-            arrays = {OBSERVATION: to_device(recording.final[OBSERVATION], self._device)}
+            arrays = {name: to_device(recording.final[name], self._device) for name in self.policy.observed}
             m = final_states(recording, self.policy, self._device)
             values: np.ndarray = self.policy.value(self.policy.look(arrays, m)).cpu().numpy()
         return values
@@ -152,7 +151,7 @@ class PPO:
         tensors |= {"action": action, "weight": to_device(weight, device)}
         if not self.policy.learns_to_see:
             with torch.no_grad():  # images, if there are any, some at a time
-                tensors["features"] = self.policy.look(recording.take(rows, (OBSERVATION,), device), m)
+                tensors["features"] = self.policy.look(recording.take(rows, self.policy.observed, device), m)
             tensors["log_prob"] = self._log_probs(tensors["features"], action)
             for drawn in self._minibatches(len(rows), rng):
                 yield {name: values[to_device(drawn, device)] for name, values in tensors.items()}
@@ -161,11 +160,11 @@ class PPO:
         for first in range(0, len(rows), config["minibatch"]):
             part = slice(first, first + config["minibatch"])
             with torch.inference_mode():
-                features = self.policy.look(recording.take(rows[part], (OBSERVATION,), device), m[part])
+                features = self.policy.look(recording.take(rows[part], self.policy.observed, device), m[part])
             tensors["log_prob"][part] = self._log_probs(features, action[part])
         for drawn in self._minibatches(len(rows), rng):
             batch = {name: values[to_device(drawn, device)] for name, values in tensors.items()}
-            yield batch | recording.take(rows[drawn], (OBSERVATION,), device)
+            yield batch | recording.take(rows[drawn], self.policy.observed, device)
 
     def _minibatches(self, count: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
         size = self._config["minibatch"]
@@ -210,7 +209,7 @@ class PPO:
                 drawn = order[first : first + per_batch]
                 segments = chosen[drawn]
                 at = rows[segments]
-                batch = recording.take(at, (*SEEN, "action"), self._device)
+                batch = recording.take(at, (*self.policy.seen, "action"), self._device)
                 which = to_device(segments, self._device)
                 batch |= {f"state.{i}": values[which] for i, values in enumerate(recording.states)}
                 weights = weight[drawn, None] * exists[segments].astype(np.float32)

@@ -19,7 +19,6 @@ from ..compute.adam import Adam
 from ..tasks.spec import TaskSpec
 from .play.recording import Recording, final_states, sweep, to_device
 from .policies import QuantileNetwork
-from .senses import OBSERVATION
 
 PRIORITY_POWER, CORRECTION_POWER = 0.6, 0.4
 REDRAW_EVERY = 8  # updates that share one look at the priorities
@@ -28,11 +27,11 @@ REDRAW_EVERY = 8  # updates that share one look at the priorities
 class Transitions:
     """A ring of steps in the order they were played; episodes lie in one piece, each with what it saw last."""
 
-    def __init__(self, observation: Field, action: Field, capacity: int, size: int) -> None:
+    def __init__(self, fields: tuple[Field, ...], capacity: int, size: int) -> None:
+        """fields: what is observed, and the action."""
         self.rows = {
-            OBSERVATION: np.zeros((capacity, *observation.shape), observation.numpy),
+            **{field.name: np.zeros((capacity, *field.shape), field.numpy) for field in fields},
             "m": np.zeros((capacity, size), np.float16),
-            "action": np.zeros((capacity, *action.shape), action.numpy),
             "reward": np.zeros(capacity, np.float32),
             "terminated": np.zeros(capacity, bool),
         }
@@ -89,7 +88,7 @@ class QRDQN:
         own = [p for p in policy.parameters() if p.requires_grad]
         self.optimiser = Adam(own, lr=config["lr"])
         action = next(f for f in spec.fields if f.name == "action")
-        self.replay = Transitions(policy.sight, action, config["replay"], policy.core.size)
+        self.replay = Transitions((*policy.sights, action), config["replay"], policy.core.size)
         self._width = config["rollout"]
         middle = (torch.arange(config["quantiles"], device=device) + 0.5) / config["quantiles"]
         self._tau = middle.view(1, -1, 1)
@@ -135,7 +134,7 @@ class QRDQN:
         config, rows = self._config, self.replay.rows
         following = (place + 1) % self.replay.capacity
         both = np.concatenate([place, following])
-        seen = {OBSERVATION: self._to_device(rows[OBSERVATION][both])}
+        seen = {name: self._to_device(rows[name][both]) for name in self.policy.observed}
         features = self.policy.look(seen, self._to_device(rows["m"][both]).float())
         now, then = features[: len(place)], features[len(place) :]
         action = self.policy.numbered(self._to_device(rows["action"][place]))
@@ -165,7 +164,7 @@ class QRDQN:
     def _remember(self, recording: Recording) -> None:
         """Write a recording into the replay: its episodes one after the other, with their memory states."""
         flat = {
-            **recording.flat((OBSERVATION, "action")),
+            **recording.flat((*self.policy.observed, "action")),
             "reward": recording.reward.reshape(-1) / float(self.policy.reward_unit),
             "terminated": recording.terminated.reshape(-1),
         }
@@ -189,7 +188,7 @@ class QRDQN:
         count = len(recording.final["row"])
         m = final_states(recording, self.policy, self._device)
         return {
-            OBSERVATION: recording.final[OBSERVATION],
+            **{name: recording.final[name] for name in self.policy.observed},
             "m": m.cpu().numpy().astype(np.float16),
             "action": np.zeros_like(self.replay.rows["action"][:1]).repeat(count, 0),
             "reward": np.zeros(count, np.float32),

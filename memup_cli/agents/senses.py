@@ -48,11 +48,12 @@ class OutlookInputs(nn.Module):
     def __init__(self, spec: TaskSpec, memory: MemoryModel, inputs: FieldEncoder | SeenInputs) -> None:
         super().__init__()
         self.names, self.inputs = inputs.names, inputs
-        self.query = None if isinstance(inputs, SeenInputs) else FieldEncoder(spec, (OBSERVATION,))
+        self.query = None if isinstance(inputs, SeenInputs) else FieldEncoder(spec, spec.observed)
         if self.query and self.query.images:
-            self.query.images = nn.ModuleDict({OBSERVATION: memory.context.query.images[OBSERVATION]})
+            self.query.images = nn.ModuleDict({name: memory.context.query.images[name] for name in self.query.images})
         self.size = inputs.size + (self.query.size if self.query else SIZE)
-        sees_first = inputs.names[0] == OBSERVATION and self.query is not None and not self.query.images
+        first = inputs.names[: len(spec.observed)]
+        sees_first = first == spec.observed and self.query is not None and not self.query.images
         self._first = self.query.size if self.query and sees_first else 0  # of the inputs: the observation as it is
         asks = memory.context.query
         if self.query and asks.units is not None:  # those of the observation, which comes first
@@ -76,7 +77,7 @@ class Outlook(nn.Module):
     def __init__(self, spec: TaskSpec, memory: MemoryModel) -> None:
         super().__init__()
         count = spec.classes.get("action", 0)
-        if not (memory.context.alone and spec.query == (OBSERVATION, "action") and count):
+        if not (memory.context.alone and spec.query == (*spec.observed, "action") and count):
             raise UsageProblem(
                 "--outlook asks the predictor about each action at the step at hand: it needs numbered actions and a "
                 "memory that was trained with --context point. Without, use --no-outlook."

@@ -6,8 +6,8 @@ import torch
 from ..compute.pace import Watch
 from ..limits import free_ram
 from ..options.baseline_options import TrainBaselineOptions
-from ..streaming.actions import previous_action_field
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..streaming.actions import late_field
+from ..tasks.spec import TaskSpec
 from .networks import Baseline
 
 PROBES = (64, 128, 256)  # lengths, at batch 1: three points of a parabola, because attention may be quadratic
@@ -22,7 +22,7 @@ def saved_bytes(model: Baseline, spec: TaskSpec, batch: int, length: int) -> int
     fields = {f.name: f for f in spec.fields}
     arrays = {}
     for name in model.inputs.names:
-        field = previous_action_field(spec) if name == PREVIOUS_ACTION else fields[name]
+        field = fields[name] if name in fields else late_field(spec, name)
         arrays[name] = torch.from_numpy(np.zeros((batch, length, *field.shape), field.numpy)).to(device)
     watch = Watch(model)
     with watch.saved_tensors():

@@ -13,10 +13,10 @@ from stores.layout import LENGTH, START, Field
 from stores.reader import Shard, Trajectories
 
 from .. import randomness
-from ..streaming.actions import previous_action_field, previous_actions, stored_fields
+from ..streaming.actions import late_field, late_rows, stored_fields
 from ..streaming.blocks import Steps, Targets, blocks
 from ..streaming.rows import rows_at
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 from .reservoir import (
     BUCKETS,
     MAX_BYTES,
@@ -63,7 +63,7 @@ def sample_events(trajectories: Trajectories, spec: TaskSpec, gamma: float, wind
     most = PAST_ROWS if alike else LARGE_PAST_ROWS
     row_bytes = sum(f.row_bytes for f in fields)
     groups = some_groups(trajectories, rng, min(MAX_EPISODES, max(1, MAX_BYTES // (most * row_bytes))))
-    needed = (*query, *stored_fields(inputs))
+    needed = (*query, *stored_fields(spec, inputs))
     first_group = blocks(*groups[0], needed, LEAD)
     scales = float_scales({**steps.rows(query), **steps.inputs(spec, inputs)} for steps in first_group)
     counts, past_counts = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.int64)
@@ -144,15 +144,17 @@ def _past_rows(shard: Shard, table: np.ndarray, kept: list[np.ndarray], spec: Ta
     def read(name: str, wanted: np.ndarray) -> np.ndarray:
         return rows_at(name, wanted, shard.layout.chunk_steps, end, shard.read_steps)
 
-    found = {name: read(name, steps) for name in spec.memory_input if name != PREVIOUS_ACTION}
-    if PREVIOUS_ACTION in spec.memory_input:
-        found[PREVIOUS_ACTION] = previous_actions(spec, read("action", np.maximum(steps - 1, starts)), steps == starts)
+    late = spec.late(spec.memory_input)
+    found = {name: read(name, steps) for name in spec.memory_input if name not in late}
+    for name in late:
+        before = read(spec.source(name), np.maximum(steps - 1, starts))
+        found[name] = late_rows(spec, name, before, steps == starts)
     split = {name: np.split(values, np.cumsum(counts)[:-1]) for name, values in found.items()}
     return [{name: values[i] for name, values in split.items()} for i in range(len(kept))]
 
 
 def _past_fields(spec: TaskSpec) -> tuple[Field, ...]:
-    late = (previous_action_field(spec),) if PREVIOUS_ACTION in spec.memory_input else ()
+    late = (late_field(spec, name) for name in spec.late(spec.memory_input))
     return (*(f for f in spec.fields if f.name in spec.memory_input), *late)
 
 

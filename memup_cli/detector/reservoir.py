@@ -14,7 +14,7 @@ from stores.reader import Shard, Trajectories
 
 from .. import randomness
 from ..streaming.blocks import Targets, blocks
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 
 BUCKETS = 1 << 18
 MAX_ROWS = 100_000
@@ -27,8 +27,8 @@ FLOAT_BINS = 8
 def small_fields(spec: TaskSpec, names: tuple[str, ...] | None = None) -> tuple[str, ...]:
     """Fields (those of the query, unless others are named) of which equal rows can be looked for."""
     sizes = {f.name: math.prod(f.shape) for f in spec.fields}
-    sizes[PREVIOUS_ACTION] = sizes.get("action", 0)
-    return tuple(name for name in (spec.query if names is None else names) if sizes[name] <= MAX_COLUMNS)
+    wanted = spec.query if names is None else names
+    return tuple(name for name in wanted if sizes[spec.source(name)] <= MAX_COLUMNS)
 
 
 def row_codes(arrays: dict[str, np.ndarray], scales: dict[str, np.ndarray] | None = None) -> np.ndarray:

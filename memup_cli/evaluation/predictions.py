@@ -18,7 +18,7 @@ from ..predictor.predictor import MemoryModel
 from ..selection.importance import EpisodeMatters, Matters
 from ..streaming.reading import ChunkReader, EpisodeReader
 from ..streaming.targets import TARGET
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 
 SIDE_BY_SIDE = 64  # episodes: what a step of the memory costs hardly depends on how many there are
 BLOCK_BYTES = 32 << 20  # of test steps held at a time
@@ -311,7 +311,7 @@ def read_block(
     """Steps [start, stop) of every episode, with y, padded with zeros; and how much each of them matters."""
     arrays: dict[str, np.ndarray] = {}
     weight = np.zeros((len(episodes), stop - start))
-    names = [f.name for f in spec.fields] + [n for n in spec.memory_input if n == PREVIOUS_ACTION] + [TARGET]
+    names = [f.name for f in spec.fields] + [*spec.late(spec.memory_input)] + [TARGET]
     for i, read in enumerate(episodes):
         end = min(stop, read.length)
         if end <= start:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..streaming.moments import Moments
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..tasks.spec import TaskSpec
 from .images import SIZE, SMALLEST, ImageEncoder
 from .standard import Standard, Units
 
@@ -36,7 +36,7 @@ class FieldEncoder(nn.Module):
         self.images = nn.ModuleDict()
         self.size = 0
         for name in names:
-            source = "action" if name == PREVIOUS_ACTION else name
+            source = spec.source(name)
             self.ranks[name] = len(fields[source].shape)
             if counts := spec.counts(source):
                 self.classes[name] = sum(counts)

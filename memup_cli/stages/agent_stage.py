@@ -119,7 +119,7 @@ def resolve(
             f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} {many}; "
             "use --agent ppo, which chooses each number of an action by itself"
         )
-    if options.alternate and (more := {f.name for f in spec.fields} - {"observation", "action", "reward"}):
+    if options.alternate and (more := {f.name for f in spec.fields} - {*spec.observed, "action", "reward"}):
         raise UsageProblem(
             f"--alternate collects observations, actions and rewards; {manifest.task['name']} also has "
             f"{', '.join(sorted(more))}, which only `memup collect` can tell"
@@ -157,7 +157,9 @@ def planned(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions, rest
 def _has_good_outlook(manifest: Manifest, spec: TaskSpec, options: TrainAgentOptions) -> bool:
     """Whether the predictor can be asked about actions, and is right often enough on validation episodes."""
     entry = manifest.stages.get("train-memory", {})
-    asks = AGENTS.entry(options.agent).on_memory and "action" in spec.classes and spec.query == (OBSERVATION, "action")
+    asks = (
+        AGENTS.entry(options.agent).on_memory and "action" in spec.classes and spec.query == (*spec.observed, "action")
+    )
     good = entry.get("metrics", {}).get("explained", 0.0) >= GOOD
     return bool(asks and good and context_class(entry["config"]["context"]).alone)
 

@@ -20,7 +20,6 @@ from ..agents.agent_training import FROZEN_ROLLOUT, train
 from ..agents.play.environments import Arena, open_arena
 from ..agents.play.playing import Player
 from ..agents.policies import Policy
-from ..agents.senses import OBSERVATION
 from ..compute.devices import weights_digest
 from ..detector.detection import ScoreConfig
 from ..errors import Interrupted, Stopped
@@ -72,7 +71,7 @@ class PlayedTask:
             for env, seed in enumerate(batch):
                 length = int(played.ended[:, env].argmax()) + 1
                 arrays = {
-                    "observation": played.arrays[OBSERVATION][:length, env],
+                    **{name: played.arrays[name][:length, env] for name in self.spec.observed},
                     "action": played.arrays["action"][:length, env].astype(fields["action"]),
                     "reward": played.reward[:length, env],
                 }

@@ -13,8 +13,8 @@ import numpy as np
 from stores.layout import LENGTH, START
 from stores.reader import Shard
 
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from .actions import previous_actions
+from ..tasks.spec import TaskSpec
+from .actions import late_rows
 from .reading import EpisodeReader
 from .targets import TARGET, is_stored, target_field
 
@@ -39,11 +39,11 @@ class Steps:
 
     def inputs(self, spec: TaskSpec, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         """Some of the memory's inputs at every step."""
-        found = self.rows(tuple(name for name in names if name != PREVIOUS_ACTION))
-        if PREVIOUS_ACTION in names:
-            places = np.arange(len(self))
-            before = self.arrays["action"][np.maximum(places + self.lead - 1, 0)]
-            found[PREVIOUS_ACTION] = previous_actions(spec, before, self.starts == places)
+        late, places = spec.late(names), np.arange(len(self))
+        found = self.rows(tuple(name for name in names if name not in late))
+        for name in late:
+            before = self.arrays[spec.source(name)][np.maximum(places + self.lead - 1, 0)]
+            found[name] = late_rows(spec, name, before, self.starts == places)
         return found
 
     def windows(

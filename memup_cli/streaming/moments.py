@@ -97,10 +97,10 @@ def measure(train: Trajectories, spec: TaskSpec) -> Moments:
     sums: dict[str, Sums] = {}
     names = tuple(_seen(spec))
     for name in names:
-        (source,) = stored_fields((name,))
+        source = spec.source(name)
         sums[name] = Sums(spec.counts(source), fields[source].is_image)
     for shard, group in train.groups():
-        for steps in blocks(shard, group, stored_fields(names), 1):
+        for steps in blocks(shard, group, stored_fields(spec, names), 1):
             rows = steps.inputs(spec, names)
             for name, values in rows.items():
                 sums[name].add(values, [a for a, _ in steps.episodes()])

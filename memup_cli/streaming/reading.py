@@ -7,8 +7,8 @@ import numpy as np
 from stores.layout import LENGTH, START
 from stores.reader import Shard
 
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from .actions import previous_actions
+from ..tasks.spec import TaskSpec
+from .actions import late_rows
 from .targets import TARGET, Returns, is_stored, return_targets
 
 CACHE_BYTES = 32 << 20  # of decoded chunks
@@ -30,10 +30,10 @@ class EpisodeReader:
         self._returns: Returns | None = None
 
     def __call__(self, name: str, start: int, stop: int) -> np.ndarray:
-        if name == PREVIOUS_ACTION:
+        if (source := self._spec.source(name)) != name:
             steps, first = np.arange(start, stop), max(start - 1, 0)
-            stored = self._read("action", first, max(stop - 1, 1))
-            return previous_actions(self._spec, stored[np.maximum(steps - 1, 0) - first], steps == 0)
+            stored = self._read(source, first, max(stop - 1, 1))
+            return late_rows(self._spec, name, stored[np.maximum(steps - 1, 0) - first], steps == 0)
         if name == TARGET:
             return self._y(start, stop)
         return self._read(name, start, stop)

@@ -1,6 +1,7 @@
 """The slab of steps that a training walks through: stored fields, previous actions and y, as its networks see them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ from stores.reader import Trajectories
 from stores.schedule import Visit
 from stores.slab import Derived, Read, Slab
 
-from ..tasks.spec import PREVIOUS_ACTION, TaskSpec
-from .actions import previous_action_field
+from ..tasks.spec import TaskSpec
+from .actions import late_field
 from .reading import EpisodeReader
 from .targets import TARGET, target_field
 
@@ -41,8 +42,8 @@ def open_slab(
     def reader(visit: Visit, read: Read) -> EpisodeReader:
         return EpisodeReader(spec, gamma, visit.length, read)
 
-    def late(visit: Visit, read: Read, start: int, stop: int) -> np.ndarray:
-        return reader(visit, read)(PREVIOUS_ACTION, start, stop)
+    def late(name: str, visit: Visit, read: Read, start: int, stop: int) -> np.ndarray:
+        return reader(visit, read)(name, start, stop)
 
     def y(visit: Visit, read: Read, start: int, stop: int) -> np.ndarray:
         """Reads the rewards of an episode a few times, however many pieces there are; of a start that is left, once."""
@@ -52,8 +53,7 @@ def open_slab(
         return episode(TARGET, start, stop)
 
     derived = [*more]
-    if PREVIOUS_ACTION in wanted:
-        derived.append(Derived(previous_action_field(spec), late))
+    derived += [Derived(late_field(spec, name), partial(late, name)) for name in spec.late(spec.memory_input)]
     if with_targets:
         derived.append(Derived(target_field(spec), y))
     return Slab(

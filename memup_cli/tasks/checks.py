@@ -19,7 +19,7 @@ from ..options.agent_options import TrainAgentOptions
 from ..options.memory_options import TrainMemoryOptions
 from ..options.score_options import ScoreOptions
 from ..registries import AGENTS
-from .spec import PREVIOUS_ACTION, StepRule, Task, TaskOptions, TaskSpec
+from .spec import LATE, StepRule, Task, TaskOptions, TaskSpec
 
 KINDS = get_args(get_type_hints(TaskSpec)["target_kind"])
 MEMBERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -125,7 +125,7 @@ def wrong_spec(spec: Any) -> str | None:
 
 def _wrong_names(spec: TaskSpec, fields: dict[str, Field]) -> str | None:
     known = ", ".join(fields)
-    late = [PREVIOUS_ACTION] if "action" in fields else []
+    late = [name for name, source in LATE.items() if source in fields]
     for member, more in (("memory_input", late), ("query", [])):
         names = getattr(spec, member)
         if not isinstance(names, (tuple, list)):

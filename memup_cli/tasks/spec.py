@@ -14,6 +14,8 @@ from stores.layout import Field
 from ..registries import DETECTORS, PROBE
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
+PREVIOUS_REWARD = "previous_reward"  # the same of the reward, a number
+LATE = {PREVIOUS_ACTION: "action", PREVIOUS_REWARD: "reward"}  # inputs that are a stored field one step late
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,19 @@ class TaskSpec:
             return self.components.get(name, ())
         shape = next(f.shape for f in self.fields if f.name == name)
         return (self.classes[name],) * math.prod(shape)
+
+    def source(self, name: str) -> str:
+        """The stored field that an input is, or is one step late."""
+        return name if any(f.name == name for f in self.fields) else LATE.get(name, name)
+
+    def late(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those inputs that are one step late."""
+        return tuple(name for name in names if self.source(name) != name)
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The fields that an environment shows."""
+        return tuple(name for name in self.memory_input if self.source(name) == name) or ("observation",)
 
     def to_json(self) -> dict[str, Any]:
         found = asdict(self)

@@ -38,7 +38,7 @@ def test_what_follows_a_transition_is_the_next_step_of_its_episode():
 
 def test_replay_prefers_large_errors_and_wraps_around():
     observation, action = Field("observation", "int8", (3,)), Field("action", "uint8")
-    replay = Transitions(observation, action, 100, 4)
+    replay = Transitions((observation, action), 100, 4)
     row = {
         "observation": np.zeros((60, 3), np.int8),
         "m": np.zeros((60, 4), np.float16),
@@ -55,7 +55,7 @@ def test_replay_prefers_large_errors_and_wraps_around():
     places, weights = replay.draw(3, 1000, np.random.default_rng(0))
     assert (places == 7).mean() > 0.5
     assert weights[places == 7].max() < weights[places != 7].min()
-    other = Transitions(observation, action, 100, 4)
+    other = Transitions((observation, action), 100, 4)
     other.load(replay.state())
     for name in replay.rows:
         assert np.array_equal(other.rows[name], replay.rows[name])

@@ -10,7 +10,7 @@ from memup_cli.agents.play.wrappers import load_memory
 from memup_cli.agents.policies import build_policy
 from memup_cli.memory.encoders import FieldEncoder
 from memup_cli.options.agent_options import TrainAgentOptions
-from memup_cli.streaming.actions import no_action
+from memup_cli.streaming.actions import none_before
 from memup_cli.tasks.spec import PREVIOUS_ACTION, TaskSpec
 from stores.layout import Field
 from tests.cli import assert_same_episodes, episodes, files_of
@@ -227,7 +227,7 @@ def test_log_probabilities_and_entropies_are_sums_over_the_numbers(counts):
 def test_the_previous_action_has_a_class_of_each_number():
     spec = spec_with([2, 3])
     encode = FieldEncoder(spec, (PREVIOUS_ACTION,))
-    actions = np.stack([no_action(spec), [1, 0], [0, 2]])
+    actions = np.stack([none_before(spec, PREVIOUS_ACTION), [1, 0], [0, 2]])
     wanted = [[0, 0, 0, 0, 0], [0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
     assert encode({PREVIOUS_ACTION: torch.from_numpy(actions)}).tolist() == wanted
 

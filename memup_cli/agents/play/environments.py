@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 from gymnasium import Wrapper
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from gymnasium.vector import SyncVectorEnv, VectorEnv
 
 from ...blame import described
 from ...errors import BadInput, MemupError, UsageProblem
-from ...streaming.actions import no_action
+from ...streaming.actions import none_before
 from ...tasks import load_task
 from ...tasks.own.spaces import counts_of
-from ...tasks.spec import TaskSpec
+from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ..senses import OBSERVATION
 
+Seen = dict[str, np.ndarray]  # (N, *row) of each field that is observed
 MEND = "Mend the environment, then run the same command again."
 
 
@@ -23,7 +25,7 @@ MEND = "Mend the environment, then run the same command again."
 class Outcome:
     """What one step of every environment led to."""
 
-    observation: np.ndarray  # (N, *row): of the next step, also where the episode has just ended
+    observation: Seen  # of the next step, also where the episode has just ended
     reward: np.ndarray  # (N,) float32
     terminated: np.ndarray  # (N,) bool
     ended: np.ndarray  # (N,) bool: terminated or truncated
@@ -81,28 +83,32 @@ class Arena:
             envs.envs = [Watched(env, name) for env in envs.envs]
         self.frames: list[np.ndarray] | None = None  # set to a list, it gets a picture of the first one a step
         fields = {f.name: f for f in spec.fields}
-        self._dtype = fields["observation"].numpy
-        self._observation_start = getattr(envs.single_observation_space, "start", 0)
+        self._observed = {name: (fields[name].numpy, space) for name, space in observed_spaces(spec, envs).items()}
         self.actions = space = envs.single_action_space
         counts = spec.counts("action")  # of a Box there are none
         self._counts = np.array(counts, np.int64).reshape(fields["action"].shape if counts else 0)
         self._name = name
-        for field, found in (("observation", envs.single_observation_space), ("action", space)):
-            check_space(spec, field, found)
+        check_space(spec, "action", space)
         self.returns = np.zeros(self.count, np.float64)  # of the current episodes so far
         self._threshold = threshold  # an episode with this return counts as a success
-        self._no_action = no_action(spec)
+        late = dict.fromkeys((PREVIOUS_ACTION, *spec.late(spec.memory_input)))
+        self._none = {name: none_before(spec, name) for name in late}
+        self._sources = {name: spec.source(name) for name in late}
 
-    def no_action(self) -> np.ndarray:
-        """The previous action of an episode's first step: (N, ...)."""
-        return np.repeat(self._no_action[None], self.count, 0)
+    def nothing_before(self) -> Seen:
+        """The previous actions, and what else is a step late, of an episode's first step."""
+        return {name: np.repeat(none[None], self.count, 0) for name, none in self._none.items()}
 
-    def reset(self, seeds: list[int]) -> np.ndarray:
+    def before(self, **stored: np.ndarray) -> Seen:
+        """The same at the next step: what is stored of this one, action and reward."""
+        return {name: stored[self._sources[name]].astype(none.dtype) for name, none in self._none.items()}
+
+    def reset(self, seeds: list[int]) -> Seen:
         observation, _ = self._ask(self.envs.reset, seed=list[int | None](seeds))
         self.returns[:] = 0
         return self._store(observation)
 
-    def restart(self, which: np.ndarray) -> np.ndarray:
+    def restart(self, which: np.ndarray) -> Seen:
         """Begin a new episode in some environments (N,); the observations of all of them."""
         observation, _ = self._ask(self.envs.reset, options={"reset_mask": which})
         self.returns[which] = 0
@@ -164,13 +170,18 @@ class Arena:
         except (Exception, SystemExit) as error:
             raise BadInput(f"{self._name} failed: {described(error)}. {MEND}") from error
 
-    def _store(self, observation: np.ndarray) -> np.ndarray:
+    def _store(self, observation: Any) -> Seen:
+        given = observation if isinstance(observation, dict) else {OBSERVATION: observation}
+        return {name: self._stored(given[name], *how) for name, how in self._observed.items()}
+
+    def _stored(self, observation: np.ndarray, dtype: np.dtype[Any], space: Any) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
             raise BadInput(
                 f"{self._name} gave an observation that is not finite. Mend the environment, or clip what it shows "
                 "with a wrapper."
             )
-        return (observation - self._observation_start if self._observation_start else observation).astype(self._dtype)
+        start = getattr(space, "start", 0)
+        return (observation - start if start else observation).astype(dtype)
 
     def close(self) -> None:
         self.envs.close()
@@ -187,6 +198,18 @@ def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: st
         )
     name = task["options"].get("env_id", task["name"])
     return Arena(make(count, render_mode), spec, getattr(built, "success_return", None), f"the environment {name}")
+
+
+def observed_spaces(spec: TaskSpec, envs: Any) -> dict[str, Any]:
+    """The spaces of the fields that are observed; UsageProblem if they are not what the run was collected with."""
+    space = envs.single_observation_space
+    if isinstance(space, Dict) and set(space.spaces) >= set(spec.observed):
+        found = {name: space[name] for name in spec.observed}
+    else:
+        found = dict.fromkeys(spec.observed, space)
+    for name, own in found.items():
+        check_space(spec, name, own)
+    return found
 
 
 def check_space(spec: TaskSpec, name: str, space: Any) -> None:

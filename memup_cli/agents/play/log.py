@@ -4,8 +4,6 @@ import numpy as np
 import torch
 
 from ...memory.cells import State
-from ...tasks.spec import PREVIOUS_ACTION
-from ..senses import OBSERVATION
 from .recording import Recording, to_device
 from .thinning import FEWEST_BLOCKS, Block, Onward, Thinning
 
@@ -47,15 +45,13 @@ class Log:
         self._block = Block(0, {})
         self._m: list[torch.Tensor] | None = []  # (CHUNK, N, H)
 
-    def begin(
-        self, active: np.ndarray, age: np.ndarray, observation: np.ndarray, previous: np.ndarray, state: State
-    ) -> int:
+    def begin(self, active: np.ndarray, age: np.ndarray, seen: dict[str, np.ndarray], state: State) -> int:
         """Begin the blocks and segments that are due, with what is seen next; returns the steps until others are."""
-        place, phase = self._time % self._width, age % self._rollout
+        place, phase, self._seen = self._time % self._width, age % self._rollout, tuple(seen)
         if place == 0 and self._time:
             if self._limited:
                 which = np.flatnonzero(active & (age > 0))
-                self._block.onward = Onward(which, observation[which], previous[which], state)
+                self._block.onward = Onward(which, {n: v[which] for n, v in seen.items()}, state)
             self._next_block()
         by_age = active & (phase == 0)
         by_block = active & ((age == 0) | (place == 0)) if self._limited else by_age
@@ -96,10 +92,10 @@ class Log:
         block.used += 1
         self._time += 1
 
-    def cut(self, cut: np.ndarray, observation: np.ndarray, previous: np.ndarray, state: State) -> None:
+    def cut(self, cut: np.ndarray, seen: dict[str, np.ndarray], state: State) -> None:
         which = np.flatnonzero(cut)
         row = (self._block.used - 1) * self._count + which
-        self._block.cuts.append((observation[which], previous[which], row))
+        self._block.cuts.append({**{n: v[which] for n, v in seen.items()}, "row": row})
         self._block.cut_states.append(self._some(state, which))
 
     def recording(self, tally: Tally) -> Recording:
@@ -125,13 +121,12 @@ class Log:
         stop = np.where(last, taken[starts[:, 1]], following)
         segments = np.stack([starts[:, 0] * self._count + starts[:, 1], starts[:, 1], stop - starts[:, 0]], 1)
         states = [s for b in blocks for s in b.states]
-        cuts = [(o, p, r + t * self._count) for b, t in zip(blocks, first, strict=False) for o, p, r in b.cuts]
-        names = (OBSERVATION, PREVIOUS_ACTION, "row")
-        final = {name: np.concatenate(c) for name, c in zip(names, zip(*cuts, strict=True), strict=False)}
+        cuts = [c | {"row": c["row"] + t * self._count} for b, t in zip(blocks, first, strict=False) for c in b.cuts]
+        final = {name: np.concatenate([c[name] for c in cuts]) for name in (*self._seen, "row")} if cuts else {}
         permuted = torch.from_numpy(order)
         episodes = tally.episodes()
         return Recording(
-            {name: columns[name] for name in (OBSERVATION, PREVIOUS_ACTION, "action")},
+            {name: columns[name] for name in (*self._seen, "action")},
             columns["reward"],
             columns["terminated"] & active,
             ended,
@@ -154,6 +149,6 @@ class Log:
             onward = block.onward
             if onward is None or after == block.number + 1 or not len(onward.which):
                 continue
-            block.cuts.append((onward.observation, onward.previous, (block.used - 1) * self._count + onward.which))
+            block.cuts.append({**onward.seen, "row": (block.used - 1) * self._count + onward.which})
             block.cut_states.append(self._some(onward.state, onward.which))
             ended[stop - 1, onward.which] = True

@@ -12,9 +12,7 @@ import torch
 
 from ... import randomness
 from ...memory.cells import reset
-from ...tasks.spec import PREVIOUS_ACTION
 from ..policies import Policy
-from ..senses import OBSERVATION
 from .environments import Arena
 from .log import Log, Tally
 from .recording import Recording, to_device
@@ -92,8 +90,8 @@ class Player:
         drawn = randomness.sequence(seed, randomness.PLAYED_ACTIONS).generate_state(count + 2)
         generator = torch.Generator(self.device).manual_seed(int(drawn[-1]))
         explorer = np.random.Generator(np.random.PCG64(int(drawn[-2])))
-        observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.no_action()
-        sight = policy.see(observation)
+        observation, previous = arena.reset(seeds or drawn[:-2].tolist()), arena.nothing_before()
+        seen = policy.see(observation) | previous
         state = policy.core.initial(count)
         active, age = np.ones(count, bool), np.zeros(count, np.int64)
         tally = Tally()
@@ -102,10 +100,9 @@ class Player:
             if stopped():
                 return None
             if not wait:
-                wait = log.begin(active, age, sight, previous, state) if log else TOLD_EVERY
+                wait = log.begin(active, age, seen, state) if log else TOLD_EVERY
                 told(tally.taken)
             with torch.inference_mode():
-                seen = {OBSERVATION: sight, PREVIOUS_ACTION: previous}
                 features, m, state = step({name: to_device(seen[name], self.device) for name in seen}, state)
                 action = policy.choose(decide(features), generator, greedy).cpu().numpy()
             if epsilon:
@@ -115,26 +112,27 @@ class Player:
             over = outcome.ended  # also in environments that only wait for the others
             if log:
                 log.remember(m)
-                seen[OBSERVATION] = observation if self._raw else sight
+                rows = seen | (observation if self._raw else {})
                 ends = {"terminated": outcome.terminated, "over": over, "active": active}
-                log.step(seen | {"action": arena.stored(action), "reward": outcome.reward} | ends)
+                log.step(rows | {"action": arena.stored(action), "reward": outcome.reward} | ends)
             tally.taken += playing
             age += 1
             wait -= 1
-            observation, previous = outcome.observation, chosen.astype(previous.dtype)
-            sight = policy.see(observation)
+            observation, previous = outcome.observation, arena.before(action=chosen, reward=outcome.reward)
+            seen = policy.see(observation) | previous
             if outcome.success is None:
                 continue
             ended = over & active
             cut = ended & ~outcome.terminated
             if log and cut.any():
-                log.cut(cut, sight, previous, state)
+                log.cut(cut, seen, state)
             tally.finish(ended, arena.returns, age, outcome.success)
             if tally.taken >= steps and tally.finished >= episodes:
                 active = active & ~ended
                 playing = int(active.sum())
             age[over] = wait = 0
             observation, state = arena.restart(over), reset(state, to_device(over, self.device))
-            sight = policy.see(observation)
-            previous[over] = arena.no_action()[over]
+            for name, none in arena.nothing_before().items():
+                previous[name][over] = none[over]
+            seen = policy.see(observation) | previous
         return tally

@@ -10,11 +10,8 @@ import numpy as np
 import torch
 
 from ...memory.cells import State
-from ...tasks.spec import PREVIOUS_ACTION
 from ..policies import Policy
-from ..senses import OBSERVATION
 
-SEEN = (OBSERVATION, PREVIOUS_ACTION)
 SWEEP_BYTES = 64 << 20  # of features computed at a time
 
 
@@ -26,7 +23,7 @@ class Recording:
     limit had cut the episode there.
     """
 
-    arrays: dict[str, np.ndarray]  # (T, N, ...): observation, previous_action, action
+    arrays: dict[str, np.ndarray]  # (T, N, ...): what the policy saw, and action
     reward: np.ndarray  # (T, N)
     terminated: np.ndarray  # (T, N)
     ended: np.ndarray  # (T, N): terminated, truncated, or followed by steps that were left out
@@ -90,12 +87,12 @@ def sweep(
 ) -> Iterator[Swept]:
     """Memory states of a bounded number of segments at a time, kept or computed again; `only` some of them (S,)."""
     widest = max(policy.features, getattr(policy.core, "widest", 0))  # an outlook's layers are wider than the features
-    size = max(1, SWEEP_BYTES // (rollout * max(8 * widest, policy.sight.row_bytes)))
+    size = max(1, SWEEP_BYTES // (rollout * max(8 * widest, policy.row_bytes)))
     wanted = np.arange(len(recording.segments)) if only is None else np.flatnonzero(only)
     for first in range(0, len(wanted), size):
         segments = wanted[first : first + size]
         rows, exists = recording.rows(segments, rollout)
-        arrays = recording.take(rows, (*SEEN, "action"), device)
+        arrays = recording.take(rows, (*policy.seen, "action"), device)
         with torch.inference_mode():
             if recording.m is not None:
                 m = recording.m[to_device(rows, device)]
@@ -107,7 +104,7 @@ def sweep(
 
 def final_states(recording: Recording, policy: Policy, device: torch.device) -> torch.Tensor:
     """Memory states (F, H) at what cut episodes saw last."""
-    arrays = {name: to_device(recording.final[name], device).unsqueeze(1) for name in SEEN}
+    arrays = {name: to_device(recording.final[name], device).unsqueeze(1) for name in policy.seen}
     with torch.inference_mode():
         m, _ = policy.remember(arrays, recording.cut_states)
         return m.squeeze(1)

@@ -28,8 +28,7 @@ class Onward:
     """What comes after a block, for the environments whose episode goes on there."""
 
     which: np.ndarray  # (k,)
-    observation: np.ndarray  # (k, ...)
-    previous: np.ndarray  # (k, ...)
+    seen: dict[str, np.ndarray]  # (k, ...)
     state: State  # of all N: the next block begins with the same tensors
 
 
@@ -42,7 +41,7 @@ class Block:
     used: int = 0  # steps of that width
     starts: list[np.ndarray] = field(default_factory=list)  # (k, 4): step, environment, by age, by block
     states: list[State] = field(default_factory=list)  # of the core there
-    cuts: list[tuple[np.ndarray, ...]] = field(default_factory=list)  # observation, previous action, row
+    cuts: list[dict[str, np.ndarray]] = field(default_factory=list)  # what was seen, and the row
     cut_states: list[State] = field(default_factory=list)
     onward: Onward | None = None
     kind: Kind = Kind.PLAIN

@@ -18,8 +18,8 @@ from ...memory.cells import State, reset
 from ...memory.encoders import FieldEncoder
 from ...predictor.predictor import MemoryModel
 from ...records.opening import open_run, spec_of
-from ...streaming.actions import no_action
-from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
+from ...streaming.actions import none_before
+from ...tasks.spec import PREVIOUS_ACTION, PREVIOUS_REWARD, TaskSpec
 from ..senses import OBSERVATION
 from .environments import check_space
 
@@ -30,10 +30,10 @@ def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "best", d
         raise UsageProblem(f"there is no checkpoint {checkpoint!r}; use best or last")
     manifest = open_run(Path(run))
     model, spec = load_model(manifest, checkpoint), spec_of(manifest)
-    if foreign := set(spec.memory_input) - {OBSERVATION, PREVIOUS_ACTION}:
+    if foreign := set(spec.memory_input) - {OBSERVATION, PREVIOUS_ACTION, PREVIOUS_REWARD}:
         raise UsageProblem(
-            f"the memory of {manifest.run} reads {', '.join(sorted(foreign))}, which environments do not show; "
-            f"wrappers are for tasks such as tmaze and gym, whose memory reads {OBSERVATION} and {PREVIOUS_ACTION}"
+            f"the memory of {manifest.run} reads {', '.join(sorted(foreign))}, which wrappers do not show it; they are "
+            f"for tasks such as tmaze and gym, whose memory reads {OBSERVATION} and {PREVIOUS_ACTION}"
         )
     return Memory(model, spec, prepare_device(device, torch.get_num_threads()))
 
@@ -46,7 +46,7 @@ class Memory:
         self._model = model.to(device).eval().requires_grad_(False)
         self._encoder = FieldEncoder(spec, (OBSERVATION,), flat=True)
         self._observation = next(f for f in spec.fields if f.name == OBSERVATION)
-        self._none = no_action(spec)
+        self._none = {name: none_before(spec, name) for name in spec.late(spec.memory_input)}
 
     def initial(self, count: int) -> State:
         """The state before the first step of `count` episodes."""
@@ -59,21 +59,27 @@ class Memory:
         previous_action: np.ndarray | None,
         state: State,
         fresh: np.ndarray | None = None,
+        previous_reward: np.ndarray | None = None,
     ) -> tuple[np.ndarray, State]:
         """m_t (N, size) after observations (N, ...), each with the action (N, ...) that led to it; and the state after.
 
         Where an episode begins (fresh, (N,) bool; None: nowhere) the state and the action before it do not count.
-        previous_action None: no episode has one.
+        previous_action None: no episode has one. previous_reward (N,): what that action brought, for memories that
+        read it.
         """
-        seen = np.asarray(observation, self._observation.numpy)
-        before = np.repeat(self._none[None], len(seen), 0)
-        if previous_action is not None:
-            before[:] = previous_action
+        arrays = {OBSERVATION: np.asarray(observation, self._observation.numpy)}
+        given = {PREVIOUS_ACTION: previous_action, PREVIOUS_REWARD: previous_reward}
+        if previous_action is not None and previous_reward is None and PREVIOUS_REWARD in self._none:
+            raise UsageProblem("this memory reads what the action before brought; give step() the previous_reward, too")
+        for name, none in self._none.items():
+            arrays[name] = np.repeat(none[None], len(arrays[OBSERVATION]), 0)
+            if (values := given[name]) is not None:
+                arrays[name][:] = values
+            if fresh is not None:
+                arrays[name][fresh] = none
         with torch.inference_mode():
             if fresh is not None:
-                before[fresh] = self._none
                 state = reset(state, torch.from_numpy(fresh).to(self.device))
-            arrays = {OBSERVATION: seen, PREVIOUS_ACTION: before}
             steps = {name: torch.from_numpy(values).to(self.device).unsqueeze(1) for name, values in arrays.items()}
             m, state = self._model.rollout(steps, state)  # (N, 1, size)
             return m.squeeze(1).cpu().numpy().copy(), state  # on a CPU, m and the state may share their numbers
@@ -105,11 +111,12 @@ class MemoryWrapper(gymnasium.Wrapper[np.ndarray, Any, Any, Any], RecordConstruc
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         previous = _stored(action, self.env.action_space)[None]
-        return self._join(observation, previous), reward, terminated, truncated, info
+        joined = self._join(observation, previous, np.array([float(reward)]))
+        return joined, reward, terminated, truncated, info
 
-    def _join(self, observation: Any, previous: np.ndarray | None) -> np.ndarray:
+    def _join(self, observation: Any, previous: np.ndarray | None, reward: np.ndarray | None = None) -> np.ndarray:
         seen = _stored(observation, self.env.observation_space)[None]
-        m, self._state = self.memory.step(seen, previous, self._state)
+        m, self._state = self.memory.step(seen, previous, self._state, previous_reward=reward)
         return np.concatenate([self.memory.encode(seen), m], 1)[0]
 
 
@@ -151,16 +158,16 @@ class MemoryVectorWrapper(VectorWrapper[np.ndarray, np.ndarray, Any, Any, np.nda
         # NEXT_STEP: where the step before ended an episode. DISABLED: nowhere, reset() has seen to those.
         begun = self._ended if self._mode is AutoresetMode.SAME_STEP else before
         seen = _stored(observation, self.env.single_observation_space)
-        previous = _stored(actions, self.env.single_action_space)
+        previous, brought = _stored(actions, self.env.single_action_space), np.asarray(reward)
         state, last = self._state, np.flatnonzero(self._ended & ("final_obs" in info))
         if len(last):  # what ended episodes saw last passes through the memory in the same batch, behind the others
             final = np.stack([info["final_obs"][i] for i in last])
             seen = np.concatenate([seen, _stored(final, self.env.single_observation_space)])
-            previous = np.concatenate([previous, previous[last]])
+            previous, brought = (np.concatenate([values, values[last]]) for values in (previous, brought))
             begun = np.concatenate([begun, np.zeros(len(last), bool)])
             rows = torch.from_numpy(last).to(self.memory.device)
             state = tuple(torch.cat([part, part[rows]]) for part in state)
-        m, state = self.memory.step(seen, previous, state, begun)
+        m, state = self.memory.step(seen, previous, state, begun, brought)
         joined = np.concatenate([self.memory.encode(seen), m], 1)
         count = self.num_envs
         if len(last):

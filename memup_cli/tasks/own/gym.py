@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,19 +17,20 @@ from ... import randomness
 from ...blame import described
 from ...errors import BadInput, FailedEpisode, UsageProblem
 from ...options.common import RARE
-from ..spec import PREVIOUS_ACTION, TaskSpec
+from ..spec import PREVIOUS_ACTION, PREVIOUS_REWARD, TaskSpec
 from .given_policy import RANDOM, EpisodePolicy, Policy, PolicyName, again, load_policy
 from .making import MakingOptions, make, values_of
 from .matters import HELP as MATTERS
 from .matters import Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
 
+PREVIOUS_REWARD_HELP = "The memory and agents without one also see the reward of the step before, a number."
 DEFAULT_MAX_STEPS = 10_000
 PROBES = 4  # episodes played to learn how long they are
 
 
 class GymOptions(MakingOptions):
-    newer: ClassVar[frozenset[str]] = MakingOptions.newer | {"policy"}
+    newer: ClassVar[frozenset[str]] = MakingOptions.newer | {"policy", "previous_reward"}
 
     max_steps: int | None = Option(
         None,
@@ -46,11 +48,17 @@ class GymOptions(MakingOptions):
         json_schema_extra=RARE,
     )
     matters: Matters = Option(None, description=MATTERS)
+    previous_reward: bool = Option(False, description=PREVIOUS_REWARD_HELP)
     policy: PolicyName = Option(
         RANDOM,
         description="Who plays: random, or a function policy(observation, rng) -> action, as MODULE:FUNCTION or "
         "path/to/file.py:FUNCTION.",
     )
+
+
+def with_reward(spec: TaskSpec) -> TaskSpec:
+    """The spec with the previous reward among the memory's inputs."""
+    return replace(spec, memory_input=tuple(dict.fromkeys((*spec.memory_input, PREVIOUS_REWARD))))
 
 
 class GymTask:
@@ -103,7 +111,7 @@ class GymTask:
             gamma=self.options.gamma,
             parts=self._view.named,
         )
-        return with_rule(spec, self.options.matters)
+        return with_rule(with_reward(spec) if self.options.previous_reward else spec, self.options.matters)
 
     @property
     def run_name(self) -> str:

@@ -23,7 +23,7 @@ from stores.layout import Field
 from ...errors import BadInput, MemupError, UsageProblem
 from ...extras import needs
 from ..spec import PREVIOUS_ACTION, TaskSpec
-from .gym import GymOptions, GymTask
+from .gym import PREVIOUS_REWARD_HELP, GymOptions, GymTask, with_reward
 from .matters import HELP as MATTERS
 from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
@@ -34,6 +34,8 @@ MOST_SEED = 2**63
 
 
 class MinariOptions(EnvironmentOptions):
+    newer: ClassVar[frozenset[str]] = EnvironmentOptions.newer | {"previous_reward"}
+
     dataset: str = Option(
         description="Folder of a Minari data set, or its id below Minari's own folder (MINARI_DATASETS_PATH).",
         min_length=1,
@@ -52,6 +54,7 @@ class MinariOptions(EnvironmentOptions):
         None, ge=0, le=1, description="Discount of the returns to be predicted (default: `memup score` chooses it)."
     )
     matters: Matters = Option(None, description=MATTERS)
+    previous_reward: bool = Option(False, description=PREVIOUS_REWARD_HELP)
 
     @field_validator("dataset")
     @classmethod
@@ -124,7 +127,8 @@ class MinariTask:
 
     @cached_property
     def spec(self) -> TaskSpec:
-        return with_rule(self._own_spec, self.options.matters)
+        spec = with_reward(self._own_spec) if self.options.previous_reward else self._own_spec
+        return with_rule(spec, self.options.matters)
 
     @property
     def _own_spec(self) -> TaskSpec:
