@@ -66,7 +66,7 @@ class Body(nn.Module):
         units = bool(config.get("units"))  # not in 0.1.0
         self.register_buffer("reward_unit", torch.ones(()), persistent=units)
         self.frozen = memory is not None
-        sees_images = memory is not None and bool(memory.inputs.images)
+        sees_images = memory is not None and OBSERVATION in memory.inputs.images
         self.eyes = Eyes(memory) if memory is not None and sees_images and config.get("eyes") == "memory" else None
         self.observed = spec.observed
         self.inputs: FieldEncoder | SeenInputs | OutlookInputs

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..streaming.moments import Moments
-from ..tasks.spec import TaskSpec
-from .images import SIZE, SMALLEST, ImageEncoder
+from ..tasks.spec import TaskSpec, is_seen
+from .images import SIZE, ImageEncoder
 from .standard import Standard, Units
 
 AS_IT_IS = {"mean": [0.0], "sd": [1.0], "kurtosis": [1.0]}
@@ -46,7 +46,7 @@ class FieldEncoder(nn.Module):
                 if self.ranks[name]:  # which number of a row each class is of
                     whose = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
                     self.register_buffer(f"whose_{name}", whose, persistent=False)
-            elif fields[source].is_image and min(fields[source].shape[:2]) >= SMALLEST and not flat:
+            elif is_seen(fields[source]) and not flat:
                 self.images[name] = ImageEncoder(fields[source].shape, standard)
                 self.size += SIZE
             else:

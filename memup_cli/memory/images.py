@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from .standard import Standard
 
 SIZE = 128  # features of an image
-SMALLEST = 20  # pixels a side: what the layers need
 SLICE = 512  # images at a time where no gradients are kept; their layers are far larger than they
 
 

@@ -14,7 +14,6 @@ from stores.manifest import Manifest
 from ..agents.agent_training import AgentTraining, reward_unit, train
 from ..agents.play.environments import open_arena
 from ..agents.saved import save_policy
-from ..agents.senses import OBSERVATION
 from ..errors import UsageProblem
 from ..learning.weights import load_model
 from ..options.agent_options import TrainAgentOptions
@@ -67,8 +66,11 @@ class AgentJob(TrainingJob[TrainAgentOptions]):
         chosen["minibatch"] = self.options.minibatch or (512 if frozen else 2048)
         if "sample" in chosen:
             chosen["sample"] = self.options.sample or (8192 if frozen else 32_768)
-        if frozen and next(f for f in self.spec.fields if f.name == OBSERVATION).is_image:
+        alone = next((f for f in self.spec.fields if self.spec.observed == (f.name,)), None)
+        if frozen and alone and alone.is_image:
             chosen["eyes"] = self.options.eyes or entry.eyes
+        elif frozen and self.spec.observed_images:  # the memory's would see the images only
+            chosen["eyes"] = self.options.eyes or "own"
         begun = {} if self.restart else self.manifest.stages.get(self.stage, {}).get("config", {})
         units = {"units": True} if begun.get("units", not begun) else {}  # what 0.1.0 began goes on without
         return {"agent": self.agent, **chosen, **units, "seed": self.seed}
@@ -118,6 +120,11 @@ def resolve(
         raise UsageProblem(
             f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} {many}; "
             "use --agent ppo, which chooses each number of an action by itself"
+        )
+    if options.eyes == "memory" and spec.observed_images and len(spec.observed) > 1:
+        raise UsageProblem(
+            f"--eyes memory is for observations that are one image, but those of {manifest.task['name']} are in "
+            f"several fields, {', '.join(spec.observed)}; use --eyes own or imitated"
         )
     if options.alternate and (more := {f.name for f in spec.fields} - {*spec.observed, "action", "reward"}):
         raise UsageProblem(

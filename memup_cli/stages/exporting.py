@@ -101,20 +101,28 @@ def _buffers(episodes: Trajectories, spaces: dict[str, Any], bar: console.Progre
     """Episodes as Minari takes them, one at a time."""
     from minari.data_collector import EpisodeBuffer
 
+    own = {*OWN, *(spaces["observation"].spaces if hasattr(spaces["observation"], "spaces") else ())}
     for row, arrays in zip(episodes.rows, episodes, strict=True):
         last = np.zeros(len(arrays["reward"]), bool)
         last[-1] = True
         terminated = bool(row[TERMINATED])
         yield EpisodeBuffer(
             seed=int(row[SEED]),
-            observations=_with_last_again(_as_in(spaces["observation"], arrays["observation"])),
+            observations=_observations(spaces["observation"], arrays),
             actions=_as_in(spaces["action"], arrays["action"]),
             rewards=arrays["reward"],
             terminations=last & terminated,
             truncations=last & (not terminated),
-            infos={name: _with_last_again(values) for name, values in arrays.items() if name not in OWN},
+            infos={name: _with_last_again(values) for name, values in arrays.items() if name not in own},
         )
         bar.advance(1)
+
+
+def _observations(space: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """One array, or a dict of the fields that an observation is stored in."""
+    if not hasattr(space, "spaces"):
+        return _with_last_again(_as_in(space, arrays["observation"]))
+    return {name: _with_last_again(_as_in(part, arrays[name])) for name, part in space.spaces.items()}
 
 
 def _as_in(space: Any, values: np.ndarray) -> Any:

@@ -15,7 +15,13 @@ from ..registries import DETECTORS, PROBE
 
 PREVIOUS_ACTION = "previous_action"  # as a memory input: the action of the step before, one-hot, zeros at the start
 PREVIOUS_REWARD = "previous_reward"  # the same of the reward, a number
+SMALLEST_IMAGE = 20  # pixels a side, for convolutions; smaller ones are numbers
 LATE = {PREVIOUS_ACTION: "action", PREVIOUS_REWARD: "reward"}  # inputs that are a stored field one step late
+
+
+def is_seen(field: Field) -> bool:
+    """Whether networks see a field as images, with convolutions."""
+    return field.is_image and min(field.shape[:2]) >= SMALLEST_IMAGE
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,11 @@ class TaskSpec:
     def late(self, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those inputs that are one step late."""
         return tuple(name for name in names if self.source(name) != name)
+
+    @property
+    def observed_images(self) -> tuple[str, ...]:
+        """Those that go through convolutions."""
+        return tuple(f.name for f in self.fields if f.name in self.observed and is_seen(f) and not self.counts(f.name))
 
     @property
     def observed(self) -> tuple[str, ...]:

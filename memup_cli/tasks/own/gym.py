@@ -92,22 +92,27 @@ class GymTask:
         return load_policy(self.options.policy)
 
     @cached_property
-    def _fields(self) -> tuple[Field, Field, Field]:
-        return (
-            field_of("observation", self._env.observation_space, self.options.env_id),
-            field_of("action", self._env.action_space, self.options.env_id),
-            Field("reward", "float32"),
-        )
+    def _spaces(self) -> dict[str, Any]:
+        """By field; the environment is made before its view is known."""
+        action = self._env.action_space
+        return {**self._view.spaces, "action": action}
+
+    @cached_property
+    def _fields(self) -> tuple[Field, ...]:
+        fields = (field_of(name, space, self.options.env_id) for name, space in self._spaces.items())
+        return (*fields, Field("reward", "float32"))
 
     @property
     def spec(self) -> TaskSpec:
+        fields = self._fields
+        observed = tuple(self._view.shown)
         spec = TaskSpec(
-            fields=self._fields,
-            memory_input=("observation", PREVIOUS_ACTION),
-            query=("observation", "action"),
+            fields=fields,
+            memory_input=(*observed, PREVIOUS_ACTION),
+            query=(*observed, "action"),
             target="reward",
             target_kind="return",
-            **class_counts(observation=self._env.observation_space, action=self._env.action_space),
+            **class_counts(**self._spaces),
             gamma=self.options.gamma,
             parts=self._view.named,
         )
@@ -172,7 +177,7 @@ class GymTask:
 
     def episode(self, seed: int) -> Episode:
         fields = self._fields
-        columns: tuple[list[Any], list[Any], list[float]] = ([], [], [])
+        columns: dict[str, list[Any]] = {field.name: [] for field in fields}
         reset_options = values_of(self.options.reset_option)
         player = EpisodePolicy(self.options.policy, self._policy, self._env.action_space, seed, reset_options)
         try:
@@ -180,12 +185,12 @@ class GymTask:
         except FailedEpisode:  # the policy's
             raise
         except (Exception, SystemExit) as error:  # whatever the user's environment raises is about that environment
-            raise self._failed(seed, len(columns[1]) - 1, error) from error
-        arrays = {f.name: np.array(values, f.numpy) for f, values in zip(fields, columns, strict=True)}
-        for name in ("observation", "reward"):
+            raise self._failed(seed, len(columns["action"]) - 1, error) from error
+        arrays = {field.name: np.array(columns[field.name], field.numpy) for field in fields}
+        for name in (*self._view.shown, "reward"):
             finite = np.isfinite(arrays[name]).reshape(len(arrays[name]), -1).all(1)
             if not finite.all():
-                article = "an" if name == "observation" else "a"
+                article = "an" if name[0] in "aeiou" else "a"
                 raise FailedEpisode(
                     f"{self.options.env_id} gave {article} {name} that is not finite at step {finite.argmin()} of the "
                     f"episode of seed {seed}. {self._again(seed)} Mend the environment, or clip its values with a "
@@ -193,20 +198,23 @@ class GymTask:
                 )
         return Episode(arrays, seed, terminated)
 
-    def _play(self, seed: int, player: EpisodePolicy, columns: tuple[list[Any], list[Any], list[float]]) -> bool:
-        """Fill the columns, observation, action and reward; returns whether the episode came to an end of its own."""
-        offsets = [getattr(s, "start", 0) for s in (self._env.observation_space, self._env.action_space)]
-        env, row = (self._env, None) if self._view.is_plain else (self._env.env, self._view.row)
+    def _play(self, seed: int, player: EpisodePolicy, columns: dict[str, list[Any]]) -> bool:
+        """Fill the columns by field; returns whether the episode came to an end of its own."""
+        plain, start = self._view.is_plain, getattr(self._env.action_space, "start", 0)
+        env = self._env if plain else self._env.env
+        shown = [(columns[name], each.start, None if plain else each.row) for name, each in self._view.shown.items()]
+        actions, rewards = columns["action"], columns["reward"]
         seen, _ = env.reset(seed=seed)
-        observation = row(seen) if row else seen
+        rows = [row(seen) if row else seen for _, _, row in shown]
         terminated = truncated = False
-        while not (terminated or truncated or len(columns[2]) >= self._limit):
-            columns[0].append(observation - offsets[0])
-            action = player.act(seen, len(columns[1]))  # it sees what the environment gives
-            columns[1].append(action - offsets[1])
+        while not (terminated or truncated or len(rewards) >= self._limit):
+            for (column, first, _), values in zip(shown, rows, strict=True):
+                column.append(values - first)
+            action = player.act(seen, len(actions))  # it sees what the environment gives
+            actions.append(action - start)
             seen, reward, terminated, truncated, _ = env.step(action)
-            observation = row(seen) if row else seen
-            columns[2].append(float(reward))
+            rows = [row(seen) if row else seen for _, _, row in shown]
+            rewards.append(float(reward))
         return bool(terminated)
 
     def _failed(self, seed: int, step: int, error: BaseException) -> FailedEpisode:

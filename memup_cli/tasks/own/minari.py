@@ -132,14 +132,14 @@ class MinariTask:
 
     @property
     def _own_spec(self) -> TaskSpec:
-        spaces = {"observation": self._view.space, "action": self._storage.action_space}
+        spaces = {**self._view.spaces, "action": self._storage.action_space}
         fields = tuple(field_of(name, space, self._name) for name, space in spaces.items())
         if MEMUP in self._metadata:
             return self._exported(fields)
         return TaskSpec(
             fields=(*fields, Field("reward", "float32")),
-            memory_input=("observation", PREVIOUS_ACTION),
-            query=("observation", "action"),
+            memory_input=(*self._view.shown, PREVIOUS_ACTION),
+            query=(*self._view.shown, "action"),
             target="reward",
             target_kind="return",
             **class_counts(**spaces),
@@ -208,13 +208,13 @@ class MinariTask:
     def _episode(self, found: dict[str, Any], known: dict[str, Any]) -> Episode:
         steps = len(found["rewards"])
         values = {
-            "observation": self._view.rows(found["observations"]) - getattr(self._view.space, "start", 0),
+            **self._view.rows(found["observations"]),
             "action": found["actions"] - getattr(self._storage.action_space, "start", 0),
             "reward": found["rewards"],
         }
         arrays = {}
         for field in self.spec.fields:
-            rows = np.asarray(values[field.name] if field.name in OWN else found["infos"][field.name])
+            rows = np.asarray(values[field.name] if field.name in values else found["infos"][field.name])
             if not 0 < steps <= len(rows) or rows.shape[1:] != field.shape:
                 raise BadInput(f"{self._name}: episode {found['id']} has {field.name}s {rows.shape} in {steps} steps")
             arrays[field.name] = rows[:steps].astype(field.numpy, copy=False)

@@ -1,7 +1,9 @@
-"""Observation spaces as the store takes them: one array a step, of numbers or of class numbers."""
+"""Spaces as the store takes them: arrays of numbers or of class numbers, and beside them images."""
 
 import copy
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +12,13 @@ import numpy as np
 from stores.layout import Field
 
 from ...errors import UsageProblem
+from ..spec import LATE, is_seen
 
 if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
     from gymnasium.spaces import Space
+
+OBSERVATION = "observation"
 
 
 @dataclass(frozen=True)
@@ -34,38 +39,81 @@ class Part:
 
 
 @dataclass(frozen=True)
-class View:
-    """What is stored of observations: a Box or Discrete space as it is, of others all numbers in one vector."""
+class Shown:
+    """What is stored of some parts: a Box or Discrete space as it is, of others all numbers in one vector."""
 
     space: "Space[Any]"  # Box or Discrete
     parts: tuple[Part, ...]
-    left_out: tuple[str, ...]  # parts that are not numbers
     flattened: bool
 
     def rows(self, values: Any) -> np.ndarray:
-        """Observations of many steps, as Minari holds them: arrays with a leading time axis, in dicts or tuples."""
+        """Of many steps, as Minari holds them: arrays with a leading time axis, in dicts or tuples."""
         if not self.flattened:
             return self.parts[0].of(values)
         return np.concatenate([_numbers(part.space, part.of(values)) for part in self.parts], axis=1)  # (T, n)
 
     def row(self, observation: Any) -> Any:
-        """One observation, as an environment gives it."""
+        """Of one observation, as an environment gives it."""
         return self.rows(observation)[0] if self.flattened else self.parts[0].of(observation)
 
     @property
+    def start(self) -> Any:
+        """The number of the first class."""
+        return getattr(self.space, "start", 0)
+
+
+@dataclass(frozen=True)
+class View:
+    """What is stored of observations, by field: `observation`, and beside it each part that is an image."""
+
+    shown: dict[str, Shown]
+    left_out: tuple[str, ...]  # parts that are not numbers
+
+    def rows(self, values: Any) -> dict[str, np.ndarray]:
+        """Many steps, classes from 0."""
+        return {name: shown.rows(values) - shown.start for name, shown in self.shown.items()}
+
+    def row(self, observation: Any) -> Any:
+        """One observation, as an environment gives it; of several fields a dict."""
+        if len(self.shown) > 1:
+            return {name: shown.row(observation) for name, shown in self.shown.items()}
+        return next(iter(self.shown.values())).row(observation)
+
+    @property
+    def spaces(self) -> "dict[str, Space[Any]]":
+        return {name: shown.space for name, shown in self.shown.items()}
+
+    @property
+    def space(self) -> "Space[Any]":
+        """Of what row() gives."""
+        from gymnasium.spaces import Dict
+
+        return Dict(self.spaces) if len(self.shown) > 1 else next(iter(self.spaces.values()))
+
+    @property
     def is_plain(self) -> bool:
-        return self.parts[0].path == () and not self.flattened
+        return [part.path for shown in self.shown.values() for part in shown.parts] == [()] and not any(
+            shown.flattened for shown in self.shown.values()
+        )
 
     @property
     def named(self) -> tuple[tuple[str, int], ...]:
-        """The parts that have a name, and how many columns of a row each is."""
-        size = _size if self.flattened else lambda space: math.prod(space.shape)
-        return tuple((part.name, size(part.space)) for part in self.parts if part.path)
+        """The parts of `observation` that have a name, and how many columns of a row each is."""
+        if OBSERVATION not in self.shown:
+            return ()
+        shown = self.shown[OBSERVATION]
+        size = _size if shown.flattened else lambda space: math.prod(space.shape)
+        return tuple((part.name, size(part.space)) for part in shown.parts if part.path)
 
     def describe(self) -> str:
-        names = ", ".join(part.name for part in self.parts if part.path) or "the observation"
-        told = f"observations are {names}" + (f", as {self.space.shape[0]} numbers" if self.flattened else "")  # type: ignore[index]
-        return told + (f"; left out, being no numbers: {', '.join(self.left_out)}" if self.left_out else "")
+        told = []
+        for field, shown in self.shown.items():
+            names = ", ".join(part.name for part in shown.parts if part.path) or "the observation"
+            told.append(names + (f", as {shown.space.shape[0]} numbers" if shown.flattened else ""))  # type: ignore[index]
+            if field != OBSERVATION:
+                told[-1] += f", as images in the field {field}"
+        left_out = f"; left out, being no numbers: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"observations are {'; '.join(told)}{left_out}"
 
 
 def view_of(space: "Space[Any]", observe: str | None, whose: str) -> View:
@@ -83,10 +131,40 @@ def view_of(space: "Space[Any]", observe: str | None, whose: str) -> View:
             f"{whose} has observations of the kind {type(space).__name__}; memup stores Box, Discrete, MultiDiscrete "
             "and MultiBinary ones, and Dicts and Tuples of them. Turn them into numbers with a Gymnasium wrapper."
         )
-    if len(kept) == 1 and isinstance(kept[0].space, spaces.Box | spaces.Discrete):
-        return View(kept[0].space, kept, left_out, False)
-    size = sum(_size(part.space) for part in kept)
-    return View(spaces.Box(-np.inf, np.inf, (size,), np.float32), kept, left_out, True)
+    if len(kept) == 1:
+        return View({OBSERVATION: _together(kept)}, left_out)
+    images = [part for part in kept if is_seen(_image_field(part.space))]
+    others = tuple(part for part in kept if part not in images)
+    shown = {OBSERVATION: _together(others)} if others else {}
+    for part in images:
+        shown[_field_name(part.name, shown)] = Shown(part.space, (part,), False)
+    return View(shown, left_out)
+
+
+def _together(parts: tuple[Part, ...]) -> Shown:
+    from gymnasium import spaces
+
+    if len(parts) == 1 and isinstance(parts[0].space, spaces.Box | spaces.Discrete):
+        return Shown(parts[0].space, parts, False)
+    size = sum(_size(part.space) for part in parts)
+    return Shown(spaces.Box(-np.inf, np.inf, (size,), np.float32), parts, True)
+
+
+def _image_field(space: "Space[Any]") -> Field:
+    """The field that a part would be; of what is no Box, a number."""
+    from gymnasium.spaces import Box
+
+    return field_of("image", space, "") if isinstance(space, Box) else Field("image", "uint8")
+
+
+def _field_name(part: str, taken: Iterable[str]) -> str:
+    """Of an image: that of its part, if it can be the name of a field and is none yet."""
+    name = re.sub(r"\W", "_", part)
+    if not name.isidentifier() or name in (OBSERVATION, "action", "reward", *LATE):
+        name = f"image_{name}"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _parts(space: "Space[Any]", path: tuple[str | int, ...] = ()) -> list[Part]:
