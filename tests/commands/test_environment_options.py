@@ -10,6 +10,8 @@ from gymnasium import spaces
 from memup_cli.errors import FailedEpisode
 from memup_cli.tasks.own.given_policy import EpisodePolicy
 from memup_cli.tasks.own.making import values_of
+from stores.layout import SEED
+from stores.reader import Trajectories
 from tests.cli import assert_same_episodes, episodes
 from tests.plugins import install
 
@@ -361,3 +363,39 @@ def test_an_action_must_be_in_the_space_and_gets_its_type(space, action, taken):
         found = player.act(None, 3)
         np.testing.assert_array_equal(found, taken)
         assert np.asarray(found).dtype == np.asarray(taken).dtype or isinstance(space, spaces.Discrete)
+
+
+OLD = """
+import gymnasium
+import numpy
+
+class Old(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(1000)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        numpy.random.seed(seed)
+        self.steps, self.number = 0, int(numpy.random.randint(1000))
+        return self.number, {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.number == 999 and action:
+            raise RuntimeError("stuck")
+        return self.number, 0.0, self.steps == 3, False, {}
+
+gymnasium.register("Old-v0", Old)
+"""
+
+
+def test_an_environment_that_takes_short_seeds_gets_the_last_bits_of_them(memup):
+    (memup.folder / "old.py").write_text(OLD)
+    given = ["collect", "gym", "--env-id", "Old-v0", "--import", "old.py", "--workers", 1]
+    memup(*given, "--episodes", 6, "--test-episodes", 1, "--run", "run")
+    train = Trajectories(memup.folder / "run/trajectories/train", 1)
+    for row, arrays in zip(train.rows, train, strict=True):
+        first = np.random.RandomState(int(row[SEED]) % 2**32).randint(1000)
+        assert arrays["observation"].tolist() == [first] * 3
+    failed = memup(*given, "--episodes", 4000, "--test-episodes", 1, "--run", "more", code=65).err
+    seed = int(re.search(r"env\.reset\(seed=(\d+)\)", failed)[1])
+    assert np.random.RandomState(seed).randint(1000) == 999

@@ -71,9 +71,10 @@ class EpisodePolicy:
         return FailedEpisode(f"--policy {self._named} {what} {how} Mend the policy; committed episodes are kept.")
 
 
-def again(seed: int, named: str, reset_options: dict[str, Any] | None = None) -> str:
-    """How to see an episode once more, without memup."""
-    reset = f"env.reset(seed={seed}{f', options={reset_options!r}' if reset_options else ''})"
+def again(seed: int, named: str, reset_options: dict[str, Any] | None = None, reset_seed: int | None = None) -> str:
+    """How to see an episode once more, without memup; reset_seed: if the environment is given another one."""
+    given = seed if reset_seed is None else reset_seed
+    reset = f"env.reset(seed={given}{f', options={reset_options!r}' if reset_options else ''})"
     if named == RANDOM:
         first, action = f"env.action_space.seed({seed % ACTION_SEEDS})", "env.action_space.sample()"
     else:

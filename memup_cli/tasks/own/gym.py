@@ -26,6 +26,7 @@ from .spaces import View, class_counts, field_of, view_of
 
 PREVIOUS_REWARD_HELP = "The memory and agents without one also see the reward of the step before, a number."
 DEFAULT_MAX_STEPS = 10_000
+OLD_SEEDS = 2**32
 PROBES = 4  # episodes played to learn how long they are
 
 
@@ -66,6 +67,7 @@ class GymTask:
     summary: ClassVar[str] = "Any Gymnasium environment (--env-id), played at random or by your own policy."
     example: ClassVar[str] = "gym --env-id CartPole-v1 --episodes 500 --workers 4"
     vectorised: ClassVar[bool] = False
+    _takes_less = False  # of a seed, as found out at the first reset
 
     def __init__(self, options: GymOptions, settings: dict[str, Any] | None = None) -> None:
         self.options = options
@@ -204,7 +206,7 @@ class GymTask:
         env = self._env if plain else self._env.env
         shown = [(columns[name], each.start, None if plain else each.row) for name, each in self._view.shown.items()]
         actions, rewards = columns["action"], columns["reward"]
-        seen, _ = env.reset(seed=seed)
+        seen, _ = self._reset(env, seed)
         rows = [row(seen) if row else seen for _, _, row in shown]
         terminated = truncated = False
         while not (terminated or truncated or len(rewards) >= self._limit):
@@ -217,6 +219,17 @@ class GymTask:
             rewards.append(float(reward))
         return bool(terminated)
 
+    def _reset(self, env: Any, seed: int) -> Any:
+        """Begin an episode. Some environments seed numpy's old generator, which takes no more than 32 bits."""
+        if not self._takes_less:
+            try:
+                return env.reset(seed=seed)
+            except ValueError as error:
+                if seed < OLD_SEEDS or "2**32" not in str(error):
+                    raise
+        self._takes_less = True
+        return env.reset(seed=seed % OLD_SEEDS)
+
     def _failed(self, seed: int, step: int, error: BaseException) -> FailedEpisode:
         where = "in the reset" if step < 0 else f"at step {step}"
         return FailedEpisode(
@@ -225,4 +238,5 @@ class GymTask:
         )
 
     def _again(self, seed: int) -> str:
-        return again(seed, self.options.policy, values_of(self.options.reset_option))
+        given = seed % OLD_SEEDS if self._takes_less else seed
+        return again(seed, self.options.policy, values_of(self.options.reset_option), given)
