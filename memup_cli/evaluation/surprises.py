@@ -47,12 +47,12 @@ def _temperature(manifest: Manifest, spec: TaskSpec) -> float:
 
 
 def _values(spec: TaskSpec, arrays: dict[str, np.ndarray], step: int) -> dict[str, Any]:
-    """All fields at a step: of rows what is not zero, by the names of their columns; of images only their shape."""
+    """All fields at a step: of rows what is not zero, by the names of their columns; of images the shape."""
     found: dict[str, Any] = {}
     for field in spec.fields:
         value = arrays[field.name][step]
-        if not field.shape:
-            found[field.name] = value.item()
+        if not field.shape or field.name in spec.components:
+            found[field.name] = value.tolist()
         elif names := labels(spec, field):
             found[field.name] = {name: v.item() for name, v in zip(names, value, strict=False) if v != 0}
         else:

@@ -121,6 +121,11 @@ def resolve(
             f"--agent {options.agent} chooses among numbered actions, but those of {manifest.task['name']} {many}; "
             "use --agent ppo, which chooses each number of an action by itself"
         )
+    if options.outlook and "action" in spec.components:
+        raise UsageProblem(
+            f"--outlook asks about each action by its number, but an action of {manifest.task['name']} has "
+            f"{len(counts)} numbers; use --no-outlook"
+        )
     if options.eyes == "memory" and spec.observed_images and len(spec.observed) > 1:
         raise UsageProblem(
             f"--eyes memory is for observations that are one image, but those of {manifest.task['name']} are in "

@@ -115,8 +115,11 @@ def test_each_number_is_learned_on_the_memory_and_without(memup, here):
     }
     assert "action" in memup("inspect", "--run", "run").out
     memup("score", "--run", "run", "--updates", 50)
+    surprises = memup("inspect", "--run", "run", "--json").json["episode"]["surprises"]["steps"]
+    assert all(step["action"] == found[0]["action"][step["step"]].tolist() for step in surprises)
     memup("train-memory", "--run", "run", "--updates", 20, "--batch", 8)
     random = np.mean([episode["reward"].sum() for episode in found])  # (1/2 + 1/3) / 2 of 8 steps
+    assert "has 2 numbers" in memup(*AGENT, "--agent", "ppo", "--outlook", code=2).err
     memup(*AGENT, "--agent", "ppo", "--steps", 8000, "--imitate", 1)
     assert mean_return(memup, "ppo") > random + 2
     memup(*AGENT, "--agent", "qrdqn", "--steps", 4000)
