@@ -207,15 +207,13 @@ class GymTask:
         shown = [(columns[name], each.start, None if plain else each.row) for name, each in self._view.shown.items()]
         actions, rewards = columns["action"], columns["reward"]
         seen, _ = self._reset(env, seed)
-        rows = [row(seen) if row else seen for _, _, row in shown]
         terminated = truncated = False
         while not (terminated or truncated or len(rewards) >= self._limit):
-            for (column, first, _), values in zip(shown, rows, strict=True):
-                column.append(values - first)
+            for column, first, row in shown:
+                column.append((row(seen) if row else seen) - first)
             action = player.act(seen, len(actions))  # it sees what the environment gives
             actions.append(action - start)
             seen, reward, terminated, truncated, _ = env.step(action)
-            rows = [row(seen) if row else seen for _, _, row in shown]
             rewards.append(float(reward))
         return bool(terminated)
 
