@@ -109,12 +109,13 @@ def _export(run: TrackedRun, uri: str) -> dict[str, Any]:
         number = experiment.experiment_id if experiment else client.create_experiment(name)
         found = client.search_runs([number], f"tags.`{TAG}` = '{run.key}'")  # two, where an export was killed
         earlier = [each.info.run_id for each in found]
-        kept = next((each for each in earlier if _fits(client, each, run)), None)
+        there = {each: points for each in earlier if (points := _written(client, each, run)) is not None}
+        kept = next(iter(there), None)
         if kept is None:
             began = int(run.began.timestamp() * 1000) if run.began else None
             tags = {TAG: run.key, "memup.task": run.task}
             kept = client.create_run(number, start_time=began, tags=tags, run_name=run.name).info.run_id
-        added = _add(client, kept, run)
+        added = _add(client, kept, run, there.get(kept, set()))
         for other in earlier:
             if other != kept:
                 client.delete_run(other)
@@ -134,28 +135,28 @@ def _make_database(path: Path) -> None:
     move(aside, path)
 
 
-def _fits(client: Any, number: str, run: TrackedRun) -> bool:
-    """Whether all that an earlier export wrote is still so; names of the user's own do not matter."""
-    data = client.get_run(number).data
+def _written(client: Any, number: str, run: TrackedRun) -> set[tuple[str, int]] | None:
+    """The points that are there; None if anything that earlier exports wrote is not so any more."""
+    data, points = client.get_run(number).data, run.points
     params = {name: value for name, value in data.params.items() if _is_ours(name)}
     if any(str(run.params.get(name)) != value for name, value in params.items()):
-        return False
-    points = run.points
+        return None
+    found: set[tuple[str, int]] = set()
     for name in data.metrics:
         if _is_ours(name) and not is_figure(name):
-            history = client.get_metric_history(number, name)
-            if len({point.step for point in history}) < len(history):
-                return False
-            if any(points.get((name, point.step)) != point.value for point in history):
-                return False
-    return True
+            for point in client.get_metric_history(number, name):
+                if (name, point.step) in found or points.get((name, point.step)) != point.value:
+                    return None
+                found.add((name, point.step))
+    return found
 
 
 def _is_ours(name: str) -> bool:
+    """The user may add what is named otherwise."""
     return name.partition("/")[0] in STAGES
 
 
-def _add(client: Any, number: str, run: TrackedRun) -> int:
+def _add(client: Any, number: str, run: TrackedRun, there: set[tuple[str, int]]) -> int:
     """What is not there yet; returns how many points of curves that are."""
     from mlflow.entities import Metric, Param
 
@@ -163,8 +164,6 @@ def _add(client: Any, number: str, run: TrackedRun) -> int:
     params = [Param(name, str(value)) for name, value in run.params.items() if name not in data.params]
     for first in range(0, len(params), PARAMS_AT_ONCE):
         client.log_batch(number, params=params[first : first + PARAMS_AT_ONCE])
-    names = [name for name in data.metrics if _is_ours(name) and not is_figure(name)]
-    there = {(name, point.step) for name in names for point in client.get_metric_history(number, name)}
     new = [Metric(name, value, now, step) for (name, step), value in run.points.items() if (name, step) not in there]
     figures = [Metric(name, value, now, 0) for name, value in run.figures.items() if data.metrics.get(name) != value]
     for first in range(0, len(new) + len(figures), AT_ONCE):

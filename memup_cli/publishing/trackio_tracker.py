@@ -22,13 +22,13 @@ def export_trackio(run: TrackedRun, to: str | None) -> dict[str, Any]:
     if to:
         if Path(to).exists() and not Path(to).is_dir():
             raise UsageProblem(f"--to {to} is a file; give the folder of a Trackio store, or a new one")
-        make_folder(Path(to).absolute())
         os.environ["TRACKIO_DIR"] = str(Path(to).absolute())  # read when Trackio is imported
     os.environ["HF_HUB_OFFLINE"] = "1"
     with warnings.catch_warnings(), needs("trackio"):
         warnings.simplefilter("ignore")
         from trackio.sqlite_storage import SQLiteStorage
         from trackio.utils import TRACKIO_DIR
+    make_folder(Path(TRACKIO_DIR))
     project = os.environ.get("TRACKIO_PROJECT") or PROJECT
     try:
         with warnings.catch_warnings():

@@ -159,10 +159,3 @@ def test_a_target_in_the_way_is_left_alone(memup, trained):
         assert said in memup(*EXPORT, "--to", to, code=2).err
         assert sorted(memup.folder.rglob("*")) == before
     assert (memup.folder / "note.db").read_text() == "mine"
-
-
-def test_mlflow_is_optional(memup, trained):
-    (memup.folder / "mlflow.py").write_text("raise ImportError('No module named mlflow')")
-    env = {"PYTHONPATH": str(memup.folder)}
-    assert "pip install 'memup[mlflow]'" in memup(*EXPORT, code=2, env=env).err
-    assert not (memup.folder / "mlflow.db").exists()

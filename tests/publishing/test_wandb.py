@@ -102,10 +102,3 @@ def test_a_file_in_the_way_is_left_alone(memup, trained):
     assert "move it away" in memup(*EXPORT, code=2).err
     assert "is a file" in memup(*EXPORT, "--to", "wandb", code=2).err
     assert (memup.folder / "wandb").read_text() == "mine"
-
-
-def test_wandb_is_optional(memup, trained):
-    (memup.folder / "wandb.py").write_text("raise ImportError('No module named wandb')")
-    failed = memup(*EXPORT, "--to", "there", code=2, env={"PYTHONPATH": str(memup.folder)})
-    assert "pip install 'memup[wandb]'" in failed.err
-    assert not (memup.folder / "there").exists()
