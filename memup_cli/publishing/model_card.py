@@ -6,10 +6,10 @@ from typing import Any
 
 from stores.manifest import Manifest
 
-from .. import __version__
 from ..options.common import STAGES
 from ..records.opening import spec_of
 from ..records.runs import again
+from ..registries import AGENTS
 from ..reports.text import shown_interval, shown_value, table, text
 from ..tasks.spec import PREVIOUS_ACTION
 
@@ -79,7 +79,7 @@ def card(found: dict[str, Any], agents: list[str], manifest: Manifest) -> str:
     spec = spec_of(manifest)
     acting = "reward" in {field.name for field in spec.fields}
     files = [("model.safetensors", "the memory and its predictor")]
-    files += [(f"{agent}.safetensors", f"an agent, {agent}, that acts on the memory's state") for agent in agents]
+    files += [(f"{agent}.safetensors", _acts(agent)) for agent in agents]
     files += [("config.json", "the task, and the options of all networks")]
     options = {name: value for name, value in found["task"]["options"].items() if value is not None}
     said = ", ".join(f"{name} {value}" for name, value in options.items())
@@ -89,10 +89,8 @@ def card(found: dict[str, Any], agents: list[str], manifest: Manifest) -> str:
     return CARD.format(
         tags="\n".join(f"- {tag}" for tag in ("memup", "memory", *(["reinforcement-learning"] if acting else []))),
         name=text(found["name"]),
-        version=__version__,
-        agents=f"With it {'comes an agent' if len(agents) == 1 else 'come agents'} that acts on its state.\n"
-        if agents
-        else "",
+        version=text(next(s for s in found["stages"] if s["name"] == "train-memory")["versions"].get("memup", "")),
+        agents=f"With it {'comes an agent' if len(agents) == 1 else 'come agents'}.\n" if agents else "",
         files="\n".join(f"| `{name}` | {what} |" for name, what in files),
         task=text(f"{found['task']['name']}: {said}" if said else found["task"]["name"]),
         fields="\n".join(table(("field", "type", "shape", "what it is to the memory"), rows)),
@@ -101,6 +99,11 @@ def card(found: dict[str, Any], agents: list[str], manifest: Manifest) -> str:
         figures=_figures(found),
         use=use,
     )
+
+
+def _acts(agent: str) -> str:
+    alone = "that remembers by itself, without this memory"
+    return f"an agent, {agent}, {'that acts on the state of the memory' if AGENTS.entry(agent).on_memory else alone}"
 
 
 def _role(name: str, spec: Any) -> str:
