@@ -10,9 +10,12 @@ EXTRAS = {
     "doom": "two-colors",
     "film": "--record",
     "minari": "reading or writing Minari data sets",
+    "mlflow": "`memup export mlflow`",
     "plots": "drawing the figures of examples/experiments",
     "remote": "reading runs at http and https",
     "tensorboard": "looking at logs/ with TensorBoard",
+    "trackio": "`memup export trackio`",
+    "wandb": "`memup export wandb`",
 }
 
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 # Each layer may import itself and those after it.
 LAYERS = [
     "memup_cli.commands",
+    "memup_cli.publishing",
     "memup_cli.health",
     "memup_cli.reports",
     "memup_cli.stages",

@@ -197,7 +197,10 @@ def test_the_doctor_of_a_plain_install_notes_what_it_lacks(plain):
     assert checks["packages"]["level"] == "ok"
     assert checks["extras"]["level"] == checks["Doom engine"]["level"] == "note"
     assert all(checks["extras"]["data"][extra] for extra in EXTRAS)
-    assert "pip install 'memup[arrays,doom,film,minari,plots,remote,tensorboard]'" in checks["extras"]["advice"]
+    assert (
+        "pip install 'memup[arrays,doom,film,minari,mlflow,plots,remote,tensorboard,trackio,wandb]'"
+        in checks["extras"]["advice"]
+    )
     assert "memup[doom]" in checks["Doom engine"]["found"]
 
 

@@ -14,6 +14,7 @@ from ..streaming.actions import none_before
 from ..tasks.spec import PREVIOUS_ACTION, PREVIOUS_REWARD, TaskSpec
 from .play.recording import to_device
 from .policies import Policy
+from .published import is_model_folder, read_policy
 from .saved import load_policy
 from .senses import OBSERVATION
 
@@ -23,9 +24,12 @@ def load_agent(
     agent: str | None = None,
     device: str = "cpu",
 ) -> "Agent":
-    """An agent that `memup train-agent` trained in a run folder (None: the only one), at the start of an episode."""
+    """An agent of a run folder or of a model folder (None: the only one), at the start of an episode."""
     if agent is not None and agent not in AGENTS.names:
         raise UsageProblem(f"there is no agent {agent!r}; use one of {', '.join(AGENTS.names)}")
+    if is_model_folder(Path(run)):
+        policy, _, spec, digest = read_policy(Path(run), agent)
+        return Agent(policy, spec, prepare_device(device, torch.get_num_threads()), digest)
     manifest = open_run(Path(run))
     policy, config = load_policy(manifest, agent)
     digest = manifest.stages[f"train-agent/{config['agent']}"]["outputs"][f"agent/{config['agent']}"]["digest"]

@@ -132,14 +132,17 @@ def _curves(rows: list[dict[str, Any]], axis: str) -> dict[str, Any]:
     series = {}
     for name in names:
         pairs = [(row.get(axis), row[name]) for row in rows if name in row]
-        points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if _is_number(x) and _is_number(y)]
+        points: list[tuple[Any, Any]] = [(x, y) for x, y in pairs if is_number(x) and is_number(y)]
         if points:
             series[name] = _thinned(points)
     return {"axis": axis, "each": -(-len(rows) // POINTS), "series": series}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+def is_number(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
 
 
 def _thinned(points: list[tuple[float, float]]) -> dict[str, list[float]]:

@@ -11,10 +11,10 @@ from .figures import format_figure
 def markdown(report: dict[str, Any]) -> str:
     lines = ["# memup report", "", f"Made {report['made']} with memup {report['version']}.", ""]
     if len(report["runs"]) > 1:
-        lines += ["## Runs", "", *_table(*_runs(report["runs"])), ""]
+        lines += ["## Runs", "", *table(*_runs(report["runs"])), ""]
         for stage, groups in report["groups"].items():
             seeds = [group for group in groups if len(group["runs"]) > 1]
-            lines += [f"### {text(stage)}: seeds", "", *_table(*_seeds(seeds)), ""] if seeds else []
+            lines += [f"### {text(stage)}: seeds", "", *table(*_seeds(seeds)), ""] if seeds else []
     for run in report["runs"]:
         lines += _run(run)
     return "\n".join(lines).rstrip() + "\n"
@@ -27,27 +27,27 @@ def _run(run: dict[str, Any]) -> list[str]:
     rows: list[tuple[Any, ...]]
     if run["figures"]:
         heads = ("figure", "value", "95% interval", "asked", "over")
-        rows = [(f["label"], _value(f), _interval(f), _asked(f), f["note"]) for f in run["figures"]]
-        lines += [*_table(heads, rows), ""]
+        rows = [(f["label"], shown_value(f), shown_interval(f), _asked(f), f["note"]) for f in run["figures"]]
+        lines += [*table(heads, rows), ""]
     heads = ("stage", "status", "done", "of", "finished", "host", "outputs")
     rows = [
         (s["name"], s["status"], _count(s["done"]), _count(s["total"]), s["finished"] or "", s["host"],
          " ".join(f"{name} {digest}" for name, digest in s["outputs"].items()))
         for s in run["stages"]
     ]  # fmt: skip
-    lines += ["### Pipeline", "", *_table(heads, rows), ""]
+    lines += ["### Pipeline", "", *table(heads, rows), ""]
     if run["memory"]:
         main = "accuracy" if "accuracy" in run["memory"] else "rmse"
         found = run["memory"]["by_length"]
         rows = [(console.human_range(r["from"], r["to"]), f"{r['count']:,}", r[main]) for r in found]
         what = "dependency length" if run["memory"].get("cue_at_start") else "step of the episode"
-        lines += [f"### Error by {what}", "", *_table(("steps", "targets", main), rows), ""]
+        lines += [f"### Error by {what}", "", *table(("steps", "targets", main), rows), ""]
     if run["baselines"]:
-        lines += ["### Baselines", "", *_table(*_baselines(run["baselines"]["rows"])), ""]
+        lines += ["### Baselines", "", *table(*_baselines(run["baselines"]["rows"])), ""]
     curves = [(stage, n, s["y"][0], s["y"][-1], min(s["y"]), max(s["y"]))
               for stage, curve in run["curves"].items() for n, s in curve["series"].items()]  # fmt: skip
     if curves:
-        lines += ["### Curves", "", *_table(("stage", "curve", "first", "last", "lowest", "highest"), curves), ""]
+        lines += ["### Curves", "", *table(("stage", "curve", "first", "last", "lowest", "highest"), curves), ""]
     if run["hints"] or run["problems"]:
         lines += ["### What is missing", ""]
         lines += [f"- {text(hint['what'])} `{_code(hint['command'])}`" for hint in run["hints"]]
@@ -61,7 +61,7 @@ def _runs(runs: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
     rows = []
     for run in runs:
         have = {figure["label"]: figure for figure in run["figures"]}
-        shown = [_value(have[label]) if label in have else "" for label in labels]
+        shown = [shown_value(have[label]) if label in have else "" for label in labels]
         rows.append([run["name"], run["task"]["name"], "" if run["seed"] is None else run["seed"], *shown])
     return ["run", "task", "seed", *labels], rows
 
@@ -87,11 +87,11 @@ def _baselines(found: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]
     return ["method", main, "from", "to", "kept per update", "x MemUP", "updates", "minutes"], rows
 
 
-def _value(figure: dict[str, Any]) -> str:
+def shown_value(figure: dict[str, Any]) -> str:
     return format_figure(figure["value"], figure["format"])
 
 
-def _interval(figure: dict[str, Any]) -> str:
+def shown_interval(figure: dict[str, Any]) -> str:
     ends = figure["interval"] or []
     return " to ".join(format_figure(end, figure["format"]) for end in ends)
 
@@ -104,7 +104,7 @@ def _count(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[str]:
+def table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[str]:
     heads = list(heads)
     lines = [heads, ["---"] * len(heads), *([_cell(value) for value in row] for row in rows)]
     return [f"| {' | '.join(line)} |" for line in lines]

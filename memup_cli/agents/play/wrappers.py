@@ -20,19 +20,26 @@ from ...predictor.predictor import MemoryModel
 from ...records.opening import open_run, spec_of
 from ...streaming.actions import none_before
 from ...tasks.spec import PREVIOUS_ACTION, PREVIOUS_REWARD, TaskSpec
+from ..published import is_model_folder, read_memory
 from ..senses import OBSERVATION
 from .environments import check_space
 
 
 def load_memory(run: str | Path, checkpoint: Literal["best", "last"] = "best", device: str = "cpu") -> "Memory":
-    """The memory that `memup train-memory` trained in a run folder; device: cpu, cuda, cuda:1, ... or auto."""
+    """The memory of a run folder, or of a model folder (which has no checkpoints to choose from).
+
+    device: cpu, cuda, cuda:1, ... or auto.
+    """
     if checkpoint not in ("best", "last"):
         raise UsageProblem(f"there is no checkpoint {checkpoint!r}; use best or last")
-    manifest = open_run(Path(run))
-    model, spec = load_model(manifest, checkpoint), spec_of(manifest)
+    if is_model_folder(Path(run)):
+        model, spec = read_memory(run)
+    else:
+        manifest = open_run(Path(run))
+        model, spec = load_model(manifest, checkpoint), spec_of(manifest)
     if foreign := set(spec.memory_input) - {OBSERVATION, PREVIOUS_ACTION, PREVIOUS_REWARD}:
         raise UsageProblem(
-            f"the memory of {manifest.run} reads {', '.join(sorted(foreign))}, which wrappers do not show it; they are "
+            f"the memory of {run} reads {', '.join(sorted(foreign))}, which wrappers do not show it; they are "
             f"for tasks such as tmaze and gym, whose memory reads {OBSERVATION} and {PREVIOUS_ACTION}"
         )
     return Memory(model, spec, prepare_device(device, torch.get_num_threads()))
