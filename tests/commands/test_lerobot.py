@@ -166,7 +166,7 @@ def test_however_the_same_frames_are_written_the_run_is_the_same(memup, bring):
 
 def test_one_number_of_a_step_can_be_the_target(memup, bring):
     done, kind = LAST & (EPISODE % 2 == 0), (FRAME % 3).astype(np.int64)
-    columns = {**USUAL, "next.success": done, "kind": kind}
+    columns = {**USUAL, "next.success": done, "kind": kind, "action.grip": REWARD}  # pyarrow takes dots for paths
     write(memup.folder / "data", {name: columns[name] for name in columns if name != "next.reward"})
     err = bring(code=2).err
     assert "no rewards" in err
@@ -191,8 +191,8 @@ def test_one_number_of_a_step_can_be_the_target(memup, bring):
 
 def test_an_action_of_one_whole_number_is_a_class(memup, bring):
     write(memup.folder / "data", {**USUAL, "action": FRAME % 4, "observation.place": PLACE.reshape(FRAMES, 1, 2)})
-    bring("--observe", "observation.place,task_index")
-    seen = np.concatenate([PLACE, (EPISODE % 2)[:, None]], 1)
+    bring("--observe", "observation.place,task_index,frame_index")
+    seen = np.concatenate([PLACE, (EPISODE % 2)[:, None], FRAME[:, None]], 1).astype(np.float32)
     assert_stored(memup.folder / "run", observation=seen, action=(FRAME % 4).astype(np.uint16), reward=REWARD)
     assert spec_of(memup.folder / "run")["classes"] == {"action": 4}
     bring("--observe", "observation.place", run="one")

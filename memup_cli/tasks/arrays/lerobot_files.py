@@ -79,21 +79,22 @@ class Frames:
 
     def episode(self, number: int) -> dict[str, np.ndarray]:
         """Its features (T, *shape); BadInput if the frames are not those of this episode, or odd in any way."""
-        files, columns = self._files, [EPISODE, FRAME, *self._names]
+        files, columns = self._files, list(dict.fromkeys([EPISODE, FRAME, *self._names]))
         which, first, length = (int(found[number]) for found in (files.where, files.rows, files.lengths))
         path = files.paths[which]
         if self._open is None or self._open[0] != which:
             self._open = which, _Rows(path, columns, self._batch)
+        one = Feature("", "int64", (1,))
         with told_of(str(path)):
             parts = self._open[1].read(first, first + length)
-        one = Feature("", "int64", (1,))
-        own, frame = (self._joined(path, parts, one, name)[:, 0] for name in (EPISODE, FRAME))
-        if (own != number).any() or (frame != np.arange(length)).any():
-            raise BadInput(
-                f"{path}: the rows from {first:,} to {first + length - 1:,} should be the frames of episode {number}, "
-                "in order, as meta/episodes says; they are not. Get both again from the same version of the data set."
-            )
-        return {name: self._joined(path, parts, files.features[name], name) for name in self._names}
+            own, frame = (self._joined(path, parts, one, name)[:, 0] for name in (EPISODE, FRAME))
+            if (own != number).any() or (frame != np.arange(length)).any():
+                raise BadInput(
+                    f"{path}: the rows from {first:,} to {first + length - 1:,} should be the frames of episode "
+                    f"{number}, in order, as meta/episodes says; they are not. Get both again from the same version of "
+                    "the data set."
+                )
+            return {name: self._joined(path, parts, files.features[name], name) for name in self._names}
 
     def _joined(self, path: Path, parts: list[Any], feature: Feature, name: str) -> np.ndarray:
         values = pictures if feature.kind == "image" else numbers
