@@ -142,6 +142,8 @@ def test_rewards_come_in_as_those_of_environments(memup, bring):
     assert "up to date" in bring("--test-share", 0.2).out
     memup("score", "--run", "run", "--updates", 10)
     memup("train-memory", "--run", "run", "--updates", 2)
+    for command in (["train-agent"], ["export", "minari", "--id", "robots-v0", "--to", "out"]):
+        assert "without an environment" in memup(*command, "--run", "run", code=2).err
     assert "observation.place[1]" in bring("--matters", "speed=1", run="other", code=2).err.replace("\n", " ")
     bring("--matters", "observation.place[1]=1", run="other")
     assert spec_of(memup.folder / "other")["evaluate"]["column"] == 4

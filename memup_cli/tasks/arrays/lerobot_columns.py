@@ -7,10 +7,11 @@ import numpy as np
 
 from ...errors import UsageProblem
 from .labels import MOST_CLASSES
-from .lerobot_files import Feature, Frames, LeRobotFiles
+from .lerobot_files import EPISODE, FRAME, Feature, Frames, LeRobotFiles
 from .sequences import Sequences
 
 REWARDS = ("next.reward", "reward")
+COUNTERS = ("timestamp", FRAME, EPISODE, "index")  # which every data set has, and nobody looks for
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def _observed(files: LeRobotFiles, numeric: dict[str, Feature], target: str, giv
 
 
 def _shown(numeric: dict[str, Feature]) -> str:
-    return ", ".join(f"{f.name}[0] to [{f.size - 1}]" if f.size > 1 else f.name for f in numeric.values())
+    shown = [feature for name, feature in numeric.items() if name not in COUNTERS]
+    return ", ".join(f"{f.name}[0] to [{f.size - 1}]" if f.size > 1 else f.name for f in shown) or "none"
 
 
 def action_classes(files: LeRobotFiles, feature: Feature) -> int:
