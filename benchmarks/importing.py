@@ -1,12 +1,14 @@
-"""RAM of `memup import arrays`: flat in the size of the file.
+"""RAM of `memup import`: flat in the size of the data.
 
-    python benchmarks/import_arrays.py [--gb 0.1] [--kinds npy hdf5 parquet] [--folder DIR]
+    python benchmarks/importing.py [--gb 0.1] [--kinds npy hdf5 parquet lerobot] [--folder DIR]
 
-Of each kind of file: peak RSS of importing one with --gb gigabytes (1e9 bytes) of float32, and one with ten times as
-much; and their ratio. `--gb 1` measures 1 and 10 GB; that takes 15 GB in the folder, by default one below TMPDIR.
+Of each kind of file, and of LeRobot data sets: peak RSS of importing one with --gb gigabytes (1e9 bytes) of float32,
+and one with ten times as much; and their ratio. `--gb 1` measures 1 and 10 GB; that takes 15 GB in the folder, by
+default one below TMPDIR.
 """
 
 import argparse
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +31,7 @@ def npy(folder: Path, count: int) -> list[str]:
     for first, part in parts(count):
         array[first : first + len(part)] = part
     array.flush()
-    return ["--inputs", f"{folder}/X.npy", *targets(folder, count)]
+    return ["arrays", "--inputs", f"{folder}/X.npy", *targets(folder, count)]
 
 
 def hdf5(folder: Path, count: int) -> list[str]:
@@ -39,7 +41,7 @@ def hdf5(folder: Path, count: int) -> list[str]:
         array = file.create_dataset("X", (count, STEPS, WIDTH), np.float32, chunks=(8, STEPS, WIDTH))
         for first, part in parts(count):
             array[first : first + len(part)] = part
-    return ["--inputs", f"{folder}/X.h5", *targets(folder, count)]
+    return ["arrays", "--inputs", f"{folder}/X.h5", *targets(folder, count)]
 
 
 def parquet(folder: Path, count: int) -> list[str]:
@@ -55,23 +57,68 @@ def parquet(folder: Path, count: int) -> list[str]:
             sequence = np.repeat(np.arange(first, first + len(part)), STEPS)
             columns = [sequence, *part.reshape(-1, WIDTH).T, sequence % 4]
             file.write_table(pyarrow.table(dict(zip(names, map(np.ascontiguousarray, columns), strict=True))))
-    return ["--inputs", f"{folder}/X.parquet", "--episode-column", "sequence", "--target-column", "y"]
+    return [
+        "arrays",
+        "--inputs",
+        f"{folder}/X.parquet",
+        "--episode-column",
+        "sequence",
+        "--target-column",
+        "y",
+        "--classes",
+    ]
+
+
+def lerobot(folder: Path, count: int) -> list[str]:
+    """Files of 2,000 episodes, 64 MB of states each; the last of each state is the reward."""
+    import pyarrow
+    import pyarrow.parquet
+
+    data, meta = folder / "data/chunk-000", folder / "meta/episodes/chunk-000"
+    data.mkdir(parents=True)
+    meta.mkdir(parents=True)
+    frame, each = np.arange(STEPS), 8 * PART
+    for number, first in enumerate(range(0, count, each)):
+        path, written = data / f"file-{number:03d}.parquet", min(each, count - first)
+        state, kind = pyarrow.list_(pyarrow.float32(), WIDTH), pyarrow.int64()
+        columns = {
+            "observation.state": state,
+            "next.reward": pyarrow.float32(),
+            "episode_index": kind,
+            "frame_index": kind,
+        }
+        with pyarrow.parquet.ParquetWriter(path, pyarrow.schema(columns.items())) as file:
+            for start, part in parts(written):
+                states = pyarrow.FixedSizeListArray.from_arrays(part.reshape(-1), WIDTH)
+                rewards = np.ascontiguousarray(part[..., -1].reshape(-1))
+                numbers = np.repeat(first + start + np.arange(len(part)), STEPS)
+                values = [states, rewards, numbers, np.tile(frame, len(part))]
+                file.write_table(pyarrow.table(dict(zip(columns, values, strict=True))))
+    episodes = {"episode_index": np.arange(count), "length": np.full(count, STEPS)}
+    places = {"data/chunk_index": np.zeros(count, int), "data/file_index": np.arange(count) // each}
+    pyarrow.parquet.write_table(pyarrow.table({**episodes, **places}), meta / "file-000.parquet")
+    features = {
+        "observation.state": {"dtype": "float32", "shape": [WIDTH]},
+        "next.reward": {"dtype": "float32", "shape": [1]},
+    }
+    about = {"codebase_version": "v3.0", "total_episodes": count, "total_frames": count * STEPS, "features": features}
+    (folder / "meta/info.json").write_text(json.dumps(about))
+    return ["lerobot", str(folder)]
 
 
 def targets(folder: Path, count: int) -> list[str]:
     np.save(folder / "y.npy", np.arange(count) % 4)
-    return ["--targets", f"{folder}/y.npy"]
+    return ["--targets", f"{folder}/y.npy", "--classes"]
 
 
-KINDS = {"npy": npy, "hdf5": hdf5, "parquet": parquet}
+KINDS = {"npy": npy, "hdf5": hdf5, "parquet": parquet, "lerobot": lerobot}
 
 
 def peak(kind: str, gigabytes: float, within: Path | None) -> int:
     """Peak RSS in bytes of importing a file of so many gigabytes. Written by this process, it would count, too."""
     with tempfile.TemporaryDirectory(prefix="memup-bench-", dir=within) as name:
         files, _ = in_child(KINDS[kind], Path(name), round(gigabytes * 1e9 / (STEPS * WIDTH * 4)))
-        run = ["--classes", "--run", f"{name}/run", "--quiet"]
-        return cost([*MEMUP, "import", "arrays", *files, *run])[1]
+        return cost([*MEMUP, "import", *files, "--run", f"{name}/run", "--quiet"])[1]
 
 
 def main() -> None:
