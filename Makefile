@@ -44,6 +44,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python benchmarks/train_memory.py
 	$(BIN)/python benchmarks/memory_use.py
+	$(BIN)/python benchmarks/importing.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/ddp.py
 	$(BIN)/python benchmarks/agent.py

@@ -2,12 +2,17 @@
 
 import json
 import multiprocessing
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
+
+MEMUP = [sys.executable, "-m", "memup_cli"]
 
 
 def in_child(work: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
@@ -21,6 +26,16 @@ def _measured(work: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any
     status = Path("/proc/self/status").read_text()  # ru_maxrss would include the parent's memory at the fork
     peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return result, int(peak.split()[1]) * 1024
+
+
+def cost(command: list[str]) -> tuple[float, int]:
+    """CPU seconds and peak RSS in bytes of a command."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -11,25 +11,11 @@ counted: Python compiles the modules then, and keeps that for the others unless 
 """
 
 import argparse
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from measure import show
-
-MEMUP = [sys.executable, "-m", "memup_cli"]
-
-
-def cost(command: list[str]) -> tuple[float, int]:
-    """CPU seconds and peak RSS in bytes of a command."""
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+from measure import MEMUP, cost, show
 
 
 def main() -> None:

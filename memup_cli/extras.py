@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from .errors import UsageProblem
 
 EXTRAS = {
-    "arrays": "reading HDF5 and Parquet files",
+    "arrays": "reading HDF5 and Parquet files, LeRobot data sets among them",
     "doom": "two-colors",
     "film": "--record",
     "minari": "reading or writing Minari data sets",

@@ -161,6 +161,11 @@ def test_what_a_plain_install_lacks_is_named(memup, plain):
         "memup[arrays]"
         in plain("import", "arrays", "--inputs", "a/x.h5", "--targets", "a/x.h5", "--classes", code=2).err
     )
+    (memup.folder / "a" / "meta" / "episodes" / "chunk-000").mkdir(parents=True)
+    about = {"codebase_version": "v3.0", "total_episodes": 1, "total_frames": 1, "features": {}}
+    (memup.folder / "a" / "meta" / "info.json").write_text(json.dumps(about))
+    (memup.folder / "a" / "meta" / "episodes" / "chunk-000" / "file-000.parquet").write_bytes(b"PAR1")
+    assert "memup[arrays]" in plain("import", "lerobot", "a", "--run", "run", code=2).err
     assert "memup[remote]" in plain("inspect", "--run", "http://127.0.0.1:9/run", code=2).err
     assert [path.name for path in memup.folder.iterdir()] == ["a"]
 

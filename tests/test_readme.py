@@ -69,11 +69,21 @@ def test_every_command_of_a_tour_runs(memup, page):
     assert made_small(["score", "--updates", "3"]) == ["score", "--updates", "3"]
 
 
-def test_an_environment_of_one_s_own_goes_all_the_way(memup):
-    """The file and the commands of the README's first page."""
-    page = (ROOT / "README.md").read_text().split("### Your own arrays")[0]
+@pytest.fixture
+def doors(memup):
+    """The file of the README's first page, where it says."""
+    page = (ROOT / "README.md").read_text()
     (memup.folder / "doors.py").write_text(re.search(r"^```py\n(.*?)^```", page, re.M | re.S)[1])
-    commands = [shlex.split(line) for line in re.findall(r"^\$ memup (.*)", page, re.M)]
+
+
+def shown(page: str) -> list[list[str]]:
+    """The words of the commands that a page only shows, without `memup`."""
+    return [shlex.split(line) for line in re.findall(r"^\$ memup (.*)", page, re.M)]
+
+
+def test_an_environment_of_one_s_own_goes_all_the_way(memup, doors):
+    """The file and the commands of the README's first page."""
+    commands = shown((ROOT / "README.md").read_text().split("### Your own arrays")[0])
     assert [words[0] for words in commands] == [
         "collect",
         "score",
@@ -84,6 +94,26 @@ def test_an_environment_of_one_s_own_goes_all_the_way(memup):
     ]
     for words in commands:
         memup(*made_small(words))
+
+
+def test_the_page_about_environments_of_one_s_own_is_true(memup, doors):
+    commands = shown((ROOT / "docs/own-environment.md").read_text())
+    assert len(commands) == 8
+    for words in commands:
+        memup(*made_small(words))
+    assert (memup.folder / "runs/doors/report.html").exists()
+
+
+def test_the_page_about_data_of_one_s_own_is_true(memup):
+    page = (ROOT / "docs/own-data.md").read_text()
+    file, program = re.search(r"^\$ python (.*)", page, re.M)[1], re.search(r"^```py\n(.*?)^```", page, re.M | re.S)[1]
+    (memup.folder / file).write_text(program)
+    subprocess.run([sys.executable, file], cwd=memup.folder, check=True)
+    commands = shown(page)
+    assert len(commands) == 6
+    for words in commands:
+        memup(*made_small(words))
+    assert (memup.folder / "runs/machines/report.html").exists()
 
 
 def test_arrays_of_one_s_own_go_as_far(memup):

@@ -15,7 +15,7 @@ from ..options.command_line import build, command_function
 from ..options.common import StageOptions
 from .status import QuietOption
 
-IMPORTED = {"arrays", "minari"}  # tasks that are data sets of other programs: `memup import` brings them in
+IMPORTED = {"arrays", "lerobot", "minari"}  # tasks that are data sets of other programs: `memup import` brings them in
 ABOUT = (
     "Episodes go to runs/<task>-<size> unless --run names another folder. The same command again continues an "
     "interrupted collection, and does nothing if it is complete; with more --episodes it adds those that are missing."

@@ -34,14 +34,15 @@ def export(run: Path | None, name: str, split: str, to: Path | None, quiet: bool
         import minari  # noqa: F401
     manifest = open_run(run)
     episodes, spec = stored_of(manifest, split), spec_of(manifest)
-    task = load_task(manifest.task["name"])(load_task(manifest.task["name"]).Options(**manifest.task["options"]))
-    if not hasattr(task, "vector_environment"):
+    kind = load_task(manifest.task["name"])
+    if not hasattr(kind, "vector_environment"):
         raise UsageProblem(
-            f"{manifest.run} is of the task {manifest.task['name']}, which has inputs and targets but no actions and "
-            "rewards; a Minari data set is of an environment, as tmaze, gym and two-colors are"
+            f"{manifest.run} is of the task {manifest.task['name']}, a data set without an environment; a Minari data "
+            "set is of an environment, as tmaze, gym and two-colors are"
         )
     if not len(episodes):
         raise UsageProblem(f"{manifest.run} has no episodes in its {split} split")
+    task: Any = kind(kind.Options(**manifest.task["options"]))
     envs = task.vector_environment(1, None)
     spaces = {"observation": envs.single_observation_space, "action": envs.single_action_space}
     envs.close()

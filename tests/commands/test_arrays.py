@@ -259,6 +259,7 @@ def test_what_was_imported_trains(memup, save, bring):
     memup("evaluate", "memory", "--run", "run")
     shown = memup("inspect", "--run", "run", "--episode", 0).out
     assert "asked" in shown
+    assert "without an environment" in memup("train-agent", "--run", "run", code=2).err
 
 
 def at(values, place, value):

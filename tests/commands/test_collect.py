@@ -136,7 +136,7 @@ BAD = [
     (["collect", "tmaze", "--shard", "4/4"], 2, "--shard 4/4"),
     (["collect", "tmaze", "--shard", "x"], 2, "--shard x"),
     (["collect", "copy", "--episodes", "2", "--shard", "0/3"], 2, "only 2 episodes"),
-    (["collect", "nonsense"], 2, "Known tasks: add, arrays, copy, endless-tmaze, gym, minari, pmnist, "),
+    (["collect", "nonsense"], 2, "Known tasks: add, arrays, copy, endless-tmaze, gym, lerobot, minari, pmnist, "),
     (["collect", "tmaze", "--lenght", "5"], 2, "--lenght"),
     (["collect", "tmaze", "--device", "tpu"], 2, "--device tpu"),
     (["collect", "tmaze", "--config", "missing.toml"], 2, "missing.toml"),

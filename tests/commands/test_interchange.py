@@ -197,7 +197,7 @@ def test_a_data_set_that_is_missing_or_damaged_is_said(memup, root):
 
 def test_what_cannot_be_written_is_said(memup, root):
     memup("collect", "add", "--length", 20, "--episodes", 4, "--test-episodes", 0, "--run", "sums")
-    assert "no actions" in memup("export", "minari", "--run", "sums", "--id", "sums-v0", code=2).err
+    assert "without an environment" in memup("export", "minari", "--run", "sums", "--id", "sums-v0", code=2).err
     memup("collect", "tmaze", "--length", 5, "--episodes", 4, "--test-episodes", 0, "--run", "run")
     assert "no episodes" in memup("export", "minari", "--run", "run", "--id", "a-v0", "--split", "test", code=2).err
     assert "NAME-vN" in memup("export", "minari", "--run", "run", "--id", "../a", code=2).err

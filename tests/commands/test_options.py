@@ -17,7 +17,8 @@ from stores.manifest import Manifest
 STAGES = [["score"], ["train-memory"], ["train-baseline"], ["train-agent"]]
 STAGES += [["evaluate", of] for of in ("memory", "agent", "baselines")]
 STAGES += [["collect", task] for task in ("tmaze", "endless-tmaze", "copy", "scattered-copy", "add", "pmnist")]
-STAGES += [["collect", "gym"], ["collect", "two-colors"], ["import", "arrays"], ["import", "minari"]]
+STAGES += [["collect", "gym"], ["collect", "two-colors"], ["import", "arrays"]]
+STAGES += [["import", "lerobot"], ["import", "minari"]]
 
 
 def options(text: str) -> dict[str, set[str]]:

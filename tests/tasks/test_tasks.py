@@ -163,7 +163,7 @@ def test_add_sums_the_first_two_marked_values_at_the_third():
         np.testing.assert_allclose(a["target"][marks[2]], a["input"][marks[:2], 0].sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", [n for n in task_names() if n not in ("arrays", "gym", "minari", "pmnist")])
+@pytest.mark.parametrize("name", [n for n in task_names() if n not in ("arrays", "gym", "lerobot", "minari", "pmnist")])
 def test_every_task_describes_its_episodes(name):
     kind = load_task(name)
     task = kind(kind.Options())

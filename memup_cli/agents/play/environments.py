@@ -189,15 +189,20 @@ class Arena:
 
 def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: str | None = None) -> Arena:
     """The environments of a task as a manifest describes it."""
-    built = load_task(task["name"])(load_task(task["name"]).Options(**task["options"]))
-    make = getattr(built, "vector_environment", None)
-    if make is None:
+    kind = load_task(task["name"])
+    if not hasattr(kind, "vector_environment"):
         raise UsageProblem(
             f"the task {task['name']} is a data set without an environment, so no agent can act in it; agents are for "
             "tasks such as tmaze and gym"
         )
+    built: Any = kind(kind.Options(**task["options"]))
     name = task["options"].get("env_id", task["name"])
-    return Arena(make(count, render_mode), spec, getattr(built, "success_return", None), f"the environment {name}")
+    return Arena(
+        built.vector_environment(count, render_mode),
+        spec,
+        getattr(built, "success_return", None),
+        f"the environment {name}",
+    )
 
 
 def observed_spaces(spec: TaskSpec, envs: Any) -> dict[str, Any]:

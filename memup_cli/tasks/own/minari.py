@@ -24,6 +24,7 @@ from ...errors import BadInput, MemupError, UsageProblem
 from ...extras import needs
 from ..spec import PREVIOUS_ACTION, TaskSpec
 from .gym import PREVIOUS_REWARD_HELP, GymOptions, GymTask, with_reward
+from .held_out import check_same_test, shared_out, usual_shares
 from .matters import HELP as MATTERS
 from .matters import EnvironmentOptions, Matters, with_rule
 from .spaces import View, class_counts, field_of, view_of
@@ -164,9 +165,7 @@ class MinariTask:
 
     @property
     def default_episodes(self) -> tuple[int, int]:
-        total, share = int(self._metadata["total_episodes"]), self.options.test_share
-        test = min(total - 1, max(share > 0, round(total * share)))
-        return total - test, test
+        return usual_shares(int(self._metadata["total_episodes"]), self.options.test_share)
 
     @property
     def max_length(self) -> None:
@@ -177,11 +176,7 @@ class MinariTask:
 
     def load(self, seed: int, episodes: dict[str, int], note: Callable[[str], None]) -> dict[str, Any]:
         """Share out the episodes. The manifest tells data sets apart by their metadata and size."""
-        total, test = int(self._metadata["total_episodes"]), episodes["test"]
-        if sum(episodes.values()) > total:
-            raise UsageProblem(f"{self._name} has only {total:,} episodes; ask for fewer, or for a smaller test split")
-        held_out = ((np.arange(test) + 0.5) * total / max(test, 1)).astype(np.int64)
-        self._numbers = {"test": held_out, "train": np.setdiff1d(np.arange(total), held_out)}
+        self._numbers = shared_out(self._name, int(self._metadata["total_episodes"]), episodes)
         if not self._view.is_plain:
             note(f"{self._name}: {self._view.describe()}")
         with self._reading():
@@ -190,13 +185,7 @@ class MinariTask:
             return {"dataset_id": self._name, "metadata": digest, "bytes": sum(p.stat().st_size for p in files)}
 
     def check_growth(self, earlier: dict[str, int], episodes: dict[str, int]) -> None:
-        """Test episodes are spread over the data set: with more of them, both splits are others."""
-        if earlier["test"] != episodes["test"]:
-            raise UsageProblem(
-                f"--test-episodes {episodes['test']}: the run has {earlier['test']} of {self._name}, and with more of "
-                "them all episodes would be shared out anew. Use --restart to discard it and import again, or another "
-                "--run."
-            )
+        check_same_test(self._name, earlier, episodes)
 
     def items(self, split: str, first: int, stop: int) -> Iterator[Episode]:
         numbers = self._numbers[split][first:stop].tolist()
