@@ -48,6 +48,7 @@ benchmarks: setup
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/ddp.py
 	$(BIN)/python benchmarks/agent.py
+	$(BIN)/python benchmarks/env_workers.py
 	$(BIN)/python benchmarks/two_colors.py
 	$(BIN)/python benchmarks/cells.py
 	$(BIN)/python benchmarks/peers.py

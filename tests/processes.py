@@ -179,6 +179,12 @@ def ended(pid: int, seconds: float | None = None) -> bool:
     return bool(ready)
 
 
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a command."""
+    children = [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
+
+
 @functools.cache
 def forks() -> Forks:
     """The server of this process."""

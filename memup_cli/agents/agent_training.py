@@ -28,9 +28,10 @@ from ..registries import AGENTS
 from ..streaming.moments import Moments
 from ..tasks.spec import TaskSpec
 from .imitation import Imitation
-from .play.environments import Arena, open_arena
+from .play.environments import Arena
 from .play.playing import Player
 from .play.recording import Recording
+from .play.spread import spread_arena
 from .policies import Policy, build_policy
 
 RECENT = 200  # training episodes that say how well it goes
@@ -77,6 +78,7 @@ class AgentTraining:
     initial: dict[str, torch.Tensor] | None  # weights to go on from
     checkpoint_every: float
     buffer_memory: int
+    env_workers: int | None  # processes that step the environments; none given: as many as their steps are worth
     quiet: bool
     earlier: Earlier = ()  # of a training that is extended
 
@@ -177,13 +179,13 @@ def train(
     if imitation and imitation.done < imitation.total:
         imitation.run(lambda: bool(stop), save_if_due, training.quiet)
         save()
-    arena = open_arena(training.task, training.spec, config["envs"])
-    player = training.player(arena, learner.policy)
-    plays, before = time.perf_counter(), steps
     with (
+        spread_arena(training.task, training.spec, config["envs"], training.env_workers, stop, training.quiet) as arena,
         Metrics(training.logs, iteration, still_ours) as metrics,
         console.Progress("train-agent", "step", config["steps"], steps, quiet=training.quiet) as bar,
     ):
+        player = training.player(arena, learner.policy)
+        plays, before = time.perf_counter(), steps
 
         def show(played: int) -> None:
             if (more := steps + played - bar.done) >= SHOWN:
@@ -228,10 +230,10 @@ def train(
         if saved_at != place():
             metrics.sync()
             save()
-    arena.close()
+        played_for = time.perf_counter() - plays
     seconds += time.perf_counter() - began
     done = {"steps": steps, "iterations": iteration, "seconds": seconds}
-    rate = {"steps_per_second": (steps - before) / max(time.perf_counter() - plays, 1e-9), "peak_rss_bytes": peak_rss()}
+    rate = {"steps_per_second": (steps - before) / max(played_for, 1e-9), "peak_rss_bytes": peak_rss()}
     return learner.policy, {**done, **summarise(*np.array(recent).reshape(-1, 3).T), **rate}
 
 

@@ -2,9 +2,9 @@
 
 import time
 
+from ..compute.workers import worker_processes
 from ..errors import BadInput
 from ..interrupts import StopFlag
-from ..stages.collect.workers import worker_processes
 from ..tasks.two_colors.engine import sweep
 from .findings import Finding
 

@@ -73,6 +73,14 @@ class TrainAgentOptions(BaseModel):
         le=16_384,
         planned=True,
     )
+    env_workers: int | None = option(
+        None,
+        PLAYING,
+        "Processes that step the environments, 0: this one; results are the same (default: the CPUs you have if a step "
+        "takes a millisecond or more, else 0).",
+        ge=0,
+        le=1024,
+    )
     iteration_steps: int = option(
         8192, PLAYING, "Steps at least between two policy changes, always of complete episodes.", ge=1, rare=True
     )

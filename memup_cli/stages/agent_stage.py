@@ -91,6 +91,7 @@ class AgentJob(TrainingJob[TrainAgentOptions]):
             initial=None,
             checkpoint_every=self.options.checkpoint_every,
             buffer_memory=self.options.buffer_memory,
+            env_workers=self.options.env_workers,
             quiet=self.quiet,
             earlier=self.earlier,
         )
@@ -103,7 +104,7 @@ def resolve(
     manifest = open_run(run)
     spec = spec_of(manifest)
     entry = AGENTS.entry(options.agent)
-    known = BOTH | entry.options | {"agent", "alternate", "buffer_memory", "checkpoint_every"}
+    known = BOTH | entry.options | {"agent", "alternate", "buffer_memory", "checkpoint_every", "env_workers"}
     known |= {"eyes"} if entry.on_memory else set()
     if foreign := sorted(options.model_fields_set - known):
         raise UsageProblem(f"--{foreign[0].replace('_', '-')} is not for {options.agent}; leave it out")

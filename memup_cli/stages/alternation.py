@@ -17,8 +17,9 @@ from stores.groups import Episode
 from stores.manifest import Manifest
 
 from ..agents.agent_training import FROZEN_ROLLOUT, train
-from ..agents.play.environments import Arena, open_arena
+from ..agents.play.environments import Arena
 from ..agents.play.playing import Player
+from ..agents.play.spread import spread_arena
 from ..agents.policies import Policy
 from ..compute.devices import weights_digest
 from ..detector.detection import ScoreConfig
@@ -104,7 +105,7 @@ def alternate(
 
         try:
             note("collect")
-            home = _collect(job, policy, folder)
+            home = _collect(job, policy, folder, stop)
             if "score" in job.manifest.stages and job.manifest.stages["train-memory"]["config"]["detector"]:
                 note("score")
                 config = ScoreConfig(**job.manifest.stages["score"]["config"])
@@ -135,33 +136,33 @@ def _add(saved_steps: Callable[[int], None], before: int, more: int) -> None:
     saved_steps(before + more)
 
 
-def _collect(job: AgentJob, policy: Policy, folder: Path) -> Manifest:
+def _collect(job: AgentJob, policy: Policy, folder: Path, stop: StopFlag) -> Manifest:
     """Episodes of the current policy, as many as the run has; a pure function of its weights and the seed."""
     base = job.manifest.stages["collect"]["config"]
-    arena = open_arena(job.manifest.task, job.spec, job.options.envs)
     played_by = weights_digest(policy)
     length = int(split_of(job.manifest, "train").lengths.mean())
-    task = PlayedTask(arena, job.spec, policy, job.device, length)
-    collect(
-        Collection(
-            task_name=job.manifest.task["name"],
-            task=task,
-            task_options={**job.manifest.task["options"], "played_by": played_by},
-            run=folder,
-            config={
-                "episodes": base["episodes"],
-                "test_episodes": base["test_episodes"],
-                "seed": job.seed,
-                "shards": 1,
-            },
-            part=0,
-            workers=available_cpus(),
-            commit_every=2.0,
-            restart=False,
-            quiet=job.quiet,
+    workers = job.options.env_workers
+    with spread_arena(job.manifest.task, job.spec, job.options.envs, workers, stop, job.quiet) as arena:
+        task = PlayedTask(arena, job.spec, policy, job.device, length)
+        collect(
+            Collection(
+                task_name=job.manifest.task["name"],
+                task=task,
+                task_options={**job.manifest.task["options"], "played_by": played_by},
+                run=folder,
+                config={
+                    "episodes": base["episodes"],
+                    "test_episodes": base["test_episodes"],
+                    "seed": job.seed,
+                    "shards": 1,
+                },
+                part=0,
+                workers=available_cpus(),
+                commit_every=2.0,
+                restart=False,
+                quiet=job.quiet,
+            )
         )
-    )
-    arena.close()
     return Manifest.load(folder)
 
 

@@ -20,7 +20,7 @@ from stores.manifest import Manifest
 from stores.reader import Shard, shard_exists
 from tests.cli import Memup, files_of
 from tests.faults.stages import TMAZE
-from tests.processes import ended
+from tests.processes import ended, workers_of
 
 SMALL = ["collect", "copy", "--length", "20", "--episodes", "7", "--test-episodes", "2", "--run", "run"]
 
@@ -145,11 +145,6 @@ def test_a_worker_that_dies_is_told_and_what_was_committed_is_kept(memup):
     assert "a worker process died" in done.err
     assert not Path(f"/proc/{second}").exists()
     assert memup("status", "--run", "run", "--json").json["stages"]["collect"]["done"] > 0
-
-
-def workers_of(pid: int) -> list[int]:
-    children = [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def test_a_full_disk_is_reported_and_survived(memup, reference):

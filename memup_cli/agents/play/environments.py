@@ -1,6 +1,6 @@
 """The environments of a run's task, many side by side, in the number types that the store and the memory use."""
 
-from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +87,10 @@ class Arena:
         self.actions = space = envs.single_action_space
         counts = spec.counts("action")  # of a Box there are none
         self._counts = np.array(counts, np.int64).reshape(fields["action"].shape if counts else 0)
-        self._name = name
+        self.name = name
         check_space(spec, "action", space)
         self.returns = np.zeros(self.count, np.float64)  # of the current episodes so far
-        self._threshold = threshold  # an episode with this return counts as a success
+        self.threshold = threshold  # an episode with this return counts as a success
         late = dict.fromkeys((PREVIOUS_ACTION, *spec.late(spec.memory_input)))
         self._none = {name: none_before(spec, name) for name in late}
         self._sources = {name: spec.source(name) for name in late}
@@ -104,13 +104,13 @@ class Arena:
         return {name: stored[self._sources[name]].astype(none.dtype) for name, none in self._none.items()}
 
     def reset(self, seeds: list[int]) -> Seen:
-        observation, _ = self._ask(self.envs.reset, seed=list[int | None](seeds))
+        observation, _ = self.ask("reset", seed=list[int | None](seeds))
         self.returns[:] = 0
         return self._store(observation)
 
     def restart(self, which: np.ndarray) -> Seen:
         """Begin a new episode in some environments (N,); the observations of all of them."""
-        observation, _ = self._ask(self.envs.reset, options={"reset_mask": which})
+        observation, _ = self.ask("reset", options={"reset_mask": which})
         self.returns[which] = 0
         return self._store(observation)
 
@@ -141,7 +141,7 @@ class Arena:
             actions = actions + getattr(self.actions, "start", 0)
             if self.actions.shape:
                 actions = actions.astype(self.actions.dtype)
-        observation, reward, terminated, truncated, info = self._ask(self.envs.step, actions)
+        observation, reward, terminated, truncated, info = self.ask("step", actions)
         self.returns += reward
         ended = terminated | truncated
         success = self._successes(ended, info) if ended.any() else None
@@ -150,25 +150,25 @@ class Arena:
     def _successes(self, ended: np.ndarray, info: dict[str, Any]) -> np.ndarray:
         if not np.isfinite(self.returns[ended]).all():
             raise BadInput(
-                f"{self._name} gave a reward that is not finite. Mend the environment, or clip its rewards with a "
+                f"{self.name} gave a reward that is not finite. Mend the environment, or clip its rewards with a "
                 "wrapper."
             )
         success = np.full(self.count, np.nan, np.float32)
         if "is_success" in info:
             told = ended & info.get("_is_success", ended)
             success[told] = np.asarray(info["is_success"])[told]
-        elif self._threshold is not None:
-            success[ended] = self.returns[ended] >= self._threshold
+        elif self.threshold is not None:
+            success[ended] = self.returns[ended] >= self.threshold
         return success
 
-    def _ask(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Whatever the environment raises is about that environment, not about memup."""
+    def ask(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call the environments. Whatever they raise is about them, not about memup; a process that died is not."""
         try:
-            return call(*args, **kwargs)
-        except MemupError:
+            return getattr(self.envs, method)(*args, **kwargs)
+        except (MemupError, BrokenProcessPool):
             raise
         except (Exception, SystemExit) as error:
-            raise BadInput(f"{self._name} failed: {described(error)}. {MEND}") from error
+            raise BadInput(f"{self.name} failed: {described(error)}. {MEND}") from error
 
     def _store(self, observation: Any) -> Seen:
         given = observation if isinstance(observation, dict) else {OBSERVATION: observation}
@@ -177,14 +177,14 @@ class Arena:
     def _stored(self, observation: np.ndarray, dtype: np.dtype[Any], space: Any) -> np.ndarray:
         if observation.dtype.kind == "f" and not np.isfinite(observation).all():
             raise BadInput(
-                f"{self._name} gave an observation that is not finite. Mend the environment, or clip what it shows "
+                f"{self.name} gave an observation that is not finite. Mend the environment, or clip what it shows "
                 "with a wrapper."
             )
         start = getattr(space, "start", 0)
         return (observation - start if start else observation).astype(dtype)
 
     def close(self) -> None:
-        self.envs.close()
+        self.ask("close")
 
 
 def open_arena(task: dict[str, Any], spec: TaskSpec, count: int, render_mode: str | None = None) -> Arena:

@@ -13,10 +13,10 @@ from stores.groups import EncodedGroup, GroupBuffer, GroupStream, encode_group
 from stores.layout import Identity, Layout
 from stores.writer import ShardWriter
 
+from ...compute.workers import abandonable, worker_processes
 from ...interrupts import StopFlag
 from ...tasks.spec import Streamed, Task
 from .episodes import GroupRequest, blocks_of, episodes_of, named, seeds_of
-from .workers import abandonable, worker_processes
 
 FINISH_GROUPS = 5.0  # seconds that groups under way get to finish after a signal
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -14,8 +14,8 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from types import FrameType
 from typing import Any, TypeVar
 
-from ...errors import BadInput
-from ...interrupts import SIGNALS, StopFlag
+from ..errors import BadInput
+from ..interrupts import SIGNALS, StopFlag
 
 _PR_SET_PDEATHSIG = 1
 
@@ -56,22 +56,40 @@ def worker_processes(workers: int, stop: StopFlag, shared: object = None) -> Ite
 
     Each gets `shared` once, for all that abandonable() runs there: a game that it starts serves until it ends.
     """
-    pool = ProcessPoolExecutor(workers, _DeafContext(), initializer=_prepare, initargs=(os.getpid(), shared))
+    with _pools([(workers, shared)], stop, "--workers") as pools:
+        yield pools[0]
+
+
+@contextmanager
+def a_process_each(shares: Sequence[object], stop: StopFlag, option: str) -> Iterator[list[Executor]]:
+    """A spawned process for each of what is shared out, which stays there; `option` said how many."""
+    with _pools([(1, share) for share in shares], stop, option) as pools:
+        yield pools
+
+
+@contextmanager
+def _pools(wanted: list[tuple[int, object]], stop: StopFlag, option: str) -> Iterator[list[Executor]]:
+    pools: list[Executor] = [
+        ProcessPoolExecutor(workers, _DeafContext(), initializer=_prepare, initargs=(os.getpid(), shared))
+        for workers, shared in wanted
+    ]
     finished = False
     try:
-        yield pool
+        yield pools
         finished = not stop
     except BrokenProcessPool:
         raise BadInput(
             "a worker process died: the environment crashed, or the machine ran out of memory. What was committed is "
-            "kept; try again with fewer --workers."
+            f"kept; try again with fewer {option}."
         ) from None
     finally:
         children = multiprocessing.active_children()
-        pool.shutdown(wait=False, cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
         if not finished:
             _abandon(children)
-        pool.shutdown(wait=True)
+        for pool in pools:
+            pool.shutdown(wait=True)
 
 
 def _abandon(children: list[Any]) -> None:
