@@ -48,9 +48,12 @@ def test_cells_become_a_figure_and_are_skipped_when_finished_even_if_one_fails(t
     assert files_of(out / "copy-30-seed0") == before
 
 
+SUITES = ["../suites/popgym", "../suites/minigrid", "../suites/memory_gym"]
+
+
 @pytest.mark.parametrize(
     "name",
-    ["ablation", "memory_size", "noisy_tv", "plan_ablation", "scaling", "space", "supervised_table", "tmaze"],
+    ["ablation", "memory_size", "noisy_tv", "plan_ablation", "scaling", "space", "supervised_table", "tmaze", *SUITES],
 )
 def test_every_script_lists_its_cells_and_refuses_others(name, tmp_path):
     for size in ((), ("--small",), ("--tiny",)):
@@ -81,6 +84,57 @@ def test_every_script_lists_its_cells_and_refuses_others(name, tmp_path):
 def test_every_experiment_runs_at_its_tiniest_size(name, words, tmp_path):
     script(f"{name}.sh", tmp_path, "--tiny", "--local", OUT="out")
     assert_shown(tmp_path / "out", *words)
+
+
+# In the place of a suite's package: its ids, and a card that is asked for again.
+PACKAGE = """
+import gymnasium
+import numpy
+
+class Repeat(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(4)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.card, self.left = int(self.np_random.integers(4)), 9
+        return self.card, {}
+
+    def step(self, action):
+        self.left -= 1
+        return 0, float(action == self.card), self.left == 0, False, {}
+
+for name in ("popgym-RepeatFirstEasy", "MiniGrid-MemoryS7", "MysteryPath-Grid"):
+    gymnasium.register(name + "-v0", Repeat)
+"""
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize(
+    ("name", "package", "task"),
+    [
+        ("popgym", "popgym", "RepeatFirstEasy"),
+        ("minigrid", "minigrid", "MemoryS7"),
+        ("memory_gym", "memory_gym", "MysteryPath-Grid"),
+    ],
+)
+def test_every_suite_runs_at_its_tiniest_size(name, package, task, tmp_path):
+    (tmp_path / f"{package}.py").write_text(PACKAGE)
+    script(f"../suites/{name}.sh", tmp_path, "--tiny", "--local", OUT="out")
+    assert_shown(tmp_path / "out", f"| {task} | 1 |", "MemUP + PPO", "PPO-LSTM")
+
+
+@pytest.mark.learning
+def test_a_suite_shows_the_tasks_that_it_could_play_and_goes_on_where_it_was(tmp_path):
+    (tmp_path / "popgym.py").write_text(PACKAGE)
+    some = {"OUT": "out", "TASKS": "RepeatFirstEasy Battleship"}
+    failed = script("../suites/popgym.sh", tmp_path, "--tiny", "--local", code=1, **some)
+    assert "1 of 2 cells failed: 1" in failed.stderr
+    assert_shown(tmp_path / "out", "| RepeatFirstEasy | 1 |")
+    trained = files_of(tmp_path / "out" / "RepeatFirstEasy-seed0" / "agent")
+    again = script("../suites/popgym.sh", tmp_path, "--tiny", "--cell", "0", **some)
+    assert again.stderr.count("up to date") >= 4  # collect, train-memory, both agents
+    assert files_of(tmp_path / "out" / "RepeatFirstEasy-seed0" / "agent") == trained
 
 
 @pytest.mark.learning

@@ -7,6 +7,7 @@ import agents
 import mazes
 import plans
 import sequences
+import suites
 from runs import read_runs
 
 FIGURES = {
@@ -18,6 +19,7 @@ FIGURES = {
     "memory_size": sequences.memory_size,
     "space": sequences.space,
     "plan_ablation": plans.plan_ablation,
+    **dict.fromkeys(("popgym", "minigrid", "memory_gym"), suites.suite),
 }
 
 
