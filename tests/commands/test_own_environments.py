@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 
 from memup_cli.tasks.spec import StepRule, TaskSpec
-from tests.cli import episodes, files_of
+from tests.cli import assert_same_episodes, episodes, files_of
 
 SAFE = {"PYTHONSAFEPATH": "1"}  # as the installed script: the current folder is not among those that Python searches
 ENVIRONMENT = """
@@ -323,3 +323,34 @@ def test_what_a_file_gave_stays_when_the_training_is_extended_without_it(memup, 
     memup("train-memory", "--run", "run", "--updates", 40)
     extended = json.loads((here / "run/manifest.json").read_text())["stages"]["train-memory"]["config"]
     assert extended == {**config, "updates": 40}
+
+
+OLD = """
+import gymnasium
+import numpy
+
+class Old(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), numpy.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.random, self.left = numpy.random.RandomState(seed), 3
+        return self.random.rand(1), {}
+
+    def step(self, action):
+        self.left -= 1
+        return self.random.rand(1), 0.0, self.left == 0, False, {}
+
+gymnasium.register("Old-v0", Old)
+"""
+
+
+def test_an_environment_that_takes_small_seeds_only_gets_those(memup):
+    """As the generators of old NumPy do, and with them the environments of dm_control."""
+    (memup.folder / "old.py").write_text(OLD)
+    for workers in (1, 2):
+        where = ["--env-id", "Old-v0", "--episodes", 12, "--test-episodes", 2, "--run", f"run{workers}"]
+        memup("collect", "gym", "--import", "old.py", *where, "--workers", workers)
+    first, second = (episodes(memup.folder / f"run{workers}") for workers in (1, 2))
+    assert_same_episodes(first, second)
+    assert len({float(episode["observation"][0, 0]) for episode in first}) == 12

@@ -13,9 +13,8 @@ from ...blame import described
 from ...errors import BadInput, MemupError, UsageProblem
 from ...streaming.actions import none_before
 from ...tasks import load_task
-from ...tasks.own.spaces import counts_of
+from ...tasks.own.spaces import OBSERVATION, counts_of
 from ...tasks.spec import PREVIOUS_ACTION, TaskSpec
-from ..senses import OBSERVATION
 
 Seen = dict[str, np.ndarray]  # (N, *row) of each field that is observed
 MEND = "Mend the environment, then run the same command again."
