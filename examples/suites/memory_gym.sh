@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Memory Gym (Pleines et al., ICLR 2023): the tasks with numbered actions, on a grid. They are images: plan a GPU for
+# Memory Gym (Pleines et al., ICLR 2023): three tasks on a grid. They are images: plan a GPU for
 # the full size. Needs `pip install pygame` and `pip install --no-deps memory-gym`.
 #   bash examples/suites/memory_gym.sh --local --small
 
