@@ -1,6 +1,6 @@
 """memup import and memup export: data sets of other programs, and what other programs show or load of a run."""
 
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -108,50 +108,38 @@ def export_minari(
     )
 
 
+def _to(metavar: str, help: str) -> Any:
+    return typer.Option("--to", metavar=metavar, help=help)
+
+
 @exporting.command("mlflow", help=flowing(MLFLOW))
 def export_mlflow(
     run: RunOption = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="TEXT",
-            help="A database file or a tracking URI (default: MLFLOW_TRACKING_URI, or mlflow.db beside the run).",
-        ),
+        _to("TEXT", "A database file or a tracking URI (default: MLFLOW_TRACKING_URI, or mlflow.db beside the run)."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    from ..publishing.mlflow_tracker import export_mlflow as export
-
-    _track(export, run, to, json)
+    _track("mlflow", run, to, json)
 
 
 @exporting.command("wandb", help=flowing(WANDB))
 def export_wandb(
     run: RunOption = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="PATH", help="Folder that gets wandb/ (default: WANDB_DIR, or beside the run)."),
-    ] = None,
+    to: Annotated[str | None, _to("PATH", "Folder that gets wandb/ (default: WANDB_DIR, or beside the run).")] = None,
     json: JsonOption = False,
 ) -> None:
-    from ..publishing.wandb_tracker import export_wandb as export
-
-    _track(export, run, to, json)
+    _track("wandb", run, to, json)
 
 
 @exporting.command("trackio", help=flowing(TRACKIO))
 def export_trackio(
     run: RunOption = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="PATH", help="Folder of the store (default: TRACKIO_DIR, or Trackio's own)."),
-    ] = None,
+    to: Annotated[str | None, _to("PATH", "Folder of the store (default: TRACKIO_DIR, or Trackio's own).")] = None,
     json: JsonOption = False,
 ) -> None:
-    from ..publishing.trackio_tracker import export_trackio as export
-
-    _track(export, run, to, json)
+    _track("trackio", run, to, json)
 
 
 @exporting.command("hub", help=flowing(HUB))
@@ -166,10 +154,11 @@ def export_hub(
     console.result(summary, json, lambda: _listed(summary))
 
 
-def _track(export: Callable[..., dict[str, Any]], run: Path | None, to: str | None, json: bool) -> None:
+def _track(tracker: str, run: Path | None, to: str | None, json: bool) -> None:
     from ..publishing.tracked import tracked
     from ..records.runs import find_run
 
+    export = getattr(import_module(f"..publishing.{tracker}_tracker", __package__), f"export_{tracker}")
     found = tracked(find_run(run))
     summary = {"run": str(found.folder), **export(found, to), "figures": len(found.figures), "problems": found.problems}
     console.result(summary, json, lambda: _tracked(summary))

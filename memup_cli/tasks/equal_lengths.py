@@ -1,17 +1,12 @@
 """What follows for a task from all its sequences being as long as its option `length` says."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from .whole import WholeEpisodes
 
 
-class EqualLengths:
-    """Sequences that are made whole, as they should be."""
-
+class EqualLengths(WholeEpisodes):
     name: ClassVar[str]
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True
-
-    def __init__(self, options: Any) -> None:  # they have a length
-        self.options = options
 
     @property
     def run_name(self) -> str:

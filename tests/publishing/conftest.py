@@ -3,11 +3,14 @@
 import json
 import math
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.cli import Memup
+
+collect_ignore = [] if find_spec("trackio") else ["test_trackio.py"]  # which says why
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import pytest
 
 from tests.publishing.conftest import curves, evaluated
 
-pytest.importorskip("trackio")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Trackio itself
 EXPORT = ("export", "trackio", "--run", "run", "--to", "store")
 

@@ -21,6 +21,7 @@ from ...errors import BadInput, UsageProblem
 from ...options.common import RARE
 from ..own.matters import Matters, with_rule
 from ..spec import StepRule, TaskOptions, TaskSpec
+from ..whole import WholeEpisodes
 from .containers import locate, open_array
 from .labels import Labels, look_at_labels
 from .sequences import SPLITS, Sequences, open_sequences
@@ -87,15 +88,10 @@ class ArraysOptions(TaskOptions):
         return self
 
 
-class ArraysTask:
+class ArraysTask(WholeEpisodes):
     Options = ArraysOptions
     summary: ClassVar[str] = "Your own sequences with targets, from npy, npz, HDF5, Zarr, CSV or Parquet."
     example: ClassVar[str] = "arrays --inputs X.npy --targets y.npy --classes --run runs/mine"
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True  # load() looks at every step
-
-    def __init__(self, options: ArraysOptions) -> None:
-        self.options = options
 
     @cached_property
     def _sequences(self) -> Sequences:

@@ -23,6 +23,7 @@ from ..own.held_out import check_same_test, shared_out, usual_shares
 from ..own.matters import HELP as MATTERS
 from ..own.matters import Matters, with_rule
 from ..spec import PREVIOUS_ACTION, TaskOptions, TaskSpec
+from ..whole import WholeEpisodes
 from .labels import Labels, look_at_labels
 from .lerobot_columns import Columns, action_classes, choose_columns, target_of_steps
 from .lerobot_files import Frames, LeRobotFiles, open_lerobot
@@ -73,15 +74,10 @@ class LeRobotOptions(TaskOptions):
         return self
 
 
-class LeRobotTask:
+class LeRobotTask(WholeEpisodes):
     Options = LeRobotOptions
     summary: ClassVar[str] = "The episodes of a LeRobot data set (format v3.0), without its videos."
     example: ClassVar[str] = "lerobot data/pusht --run runs/pusht"
-    vectorised: ClassVar[bool] = True
-    checked: ClassVar[bool] = True  # load() looks at every number
-
-    def __init__(self, options: LeRobotOptions) -> None:
-        self.options = options
 
     @cached_property
     def _files(self) -> LeRobotFiles:
