@@ -82,14 +82,18 @@ class Predictions:
         Where no memory is needed nothing is explained, however small the errors are. The best constant needs no memory
         either: it is what counts where `without` is worse on these episodes, or else chance would look like a memory.
         """
-        if without.is_perfect:
+        rival = self.rival(without)
+        if rival.is_perfect:
             return 0.0, (0.0, 0.0)
-        rival = min(without, self.constant(), key=lambda each: each.loss)
         own, other = (self._by_episode(each.nll) for each in (self, rival))
         chosen = self._resampled(len(own), seed)
         ratios = own[chosen].sum(1) / np.maximum(other[chosen].sum(1), 1e-12)
         low, high = np.quantile(1 - ratios, [0.025, 0.975])
         return float(1 - own.sum() / other.sum()), (float(low), float(high))
+
+    def rival(self, without: "Predictions") -> "Predictions":
+        """The best that needs no memory on these episodes."""
+        return min(without, self.constant(), key=lambda each: each.loss)
 
     @property
     def is_perfect(self) -> bool:
@@ -333,7 +337,7 @@ def summary(predictions: Predictions, without: Predictions, bins: int) -> dict[s
         "interval": list(predictions.interval()),
         "explained": explained,
         "explained_interval": list(interval),
-        "nothing_to_explain": without.is_perfect,
+        "nothing_to_explain": predictions.rival(without).is_perfect,
         "constant": predictions.constant().metrics(),
         "memoryless": without.metrics(),
         "episodes": len(np.unique(predictions.episode)),

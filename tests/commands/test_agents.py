@@ -251,7 +251,7 @@ def test_an_environment_that_fails_is_blamed(memup):
     memup("train-agent", *small, "--restart", env=here)
 
 
-@pytest.mark.parametrize("env_id", ["Pendulum-v1", "Taxi-v4"])
+@pytest.mark.parametrize("env_id", ["Pendulum-v1", pytest.param("Taxi-v4", marks=pytest.mark.learning)])
 def test_any_gymnasium_environment_works(memup, env_id):
     memup(
         "collect", "gym", "--env-id", env_id, "--max-steps", 30, "--episodes", 20, "--test-episodes", 5, "--run", "run"
@@ -291,6 +291,7 @@ def test_an_episode_can_be_recorded(memup):
     assert "strip.jpg" in memup("evaluate", "agent", "--run", "run", "--record", "strip.jpg", code=2).err
 
 
+@pytest.mark.learning
 def test_alternating_rounds_end_solved_and_continue_in_their_phase(memup, run):
     options = [*TRAIN, "--no-outlook", "--steps", 60_000, "--until", "success>=0.95"]
     options += ["--alternate", 2, "--checkpoint-every", 0]

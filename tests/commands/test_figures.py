@@ -283,6 +283,8 @@ def test_what_a_constant_tells_as_well_is_not_explained():
     assert explained == pytest.approx(1 - 6 / 6.75)
     assert low == pytest.approx(1 - 12 / 12.5)  # of episode 1 alone
     assert high == pytest.approx(1 - 12 / 14.5)  # of episode 0 alone
+    alike = predictions("scalar", [2.0, 2.0, 2.0], [1.0, 1.0, 2.0], [0.5, 0.5, 0.5])
+    assert alike.explained(chance) == (0, (0, 0)), "the constant is always right"
 
 
 def test_the_mass_of_the_selection_is_that_of_draws_from_earlier_steps():
@@ -353,7 +355,7 @@ def test_where_no_step_stands_out_targets_are_drawn_from_all_and_it_is_said(memu
     scored = memup("score", "--run", "run", "--updates", 300)
     assert "does NOT separate" in scored.out
     assert "targets are drawn from all of them" in scored.out
-    options = ["--select", "current", "--updates", 250, "--evaluate-every", 250]
+    options = ["--select", "current", "--updates", 250, "--evaluate-every", 250, "--hidden", 48]
     done = memup("train-memory", "--run", "run", *options, "--json").json
     assert done["explained"] > 0.9, "however large the rewards are"
     short = ["train-memory", "--run", "run", "--updates", 20, "--hidden", 8]

@@ -54,7 +54,9 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=pytest.mark.learning if "online" in name else ()) for name in VARIANTS]
+)
 def test_an_interrupted_training_ends_with_the_same_weights(memup, prepared, variant):
     task, options = VARIANTS[variant]
     command = ["train-memory", "--run", "run", "--updates", 90, *QUICK, *options]

@@ -59,7 +59,7 @@ UNFINISHED = 400  # updates of a training that is stopped near its start
 WALKING = ("--replay", 0, "--rollout-sampling", "all")  # what each process would keep for itself
 
 
-@pytest.mark.parametrize("rollout", [1, 10])
+@pytest.mark.parametrize("rollout", [pytest.param(1, marks=pytest.mark.learning), 10])
 def test_gradients_are_those_of_a_single_process(memup, rollout):
     run = prepare(memup, "tmaze", "--length", 50, "--episodes", 60, "--test-episodes", 10)
     train = ["train-memory", "--updates", 1, "--checkpoint-every", 1, "--batch", 16, "--rollout", rollout]
@@ -98,7 +98,9 @@ RECIPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("which", RECIPES)
+@pytest.mark.parametrize(
+    "which", [pytest.param(which, marks=pytest.mark.learning if which != "stored scores" else ()) for which in RECIPES]
+)
 def test_another_number_of_processes_goes_on(memup, which):
     task, sizes, options = RECIPES[which]
     run = prepare(memup, task, *sizes, "--episodes", 100, "--test-episodes", 10)

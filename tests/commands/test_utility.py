@@ -106,6 +106,7 @@ def test_an_interrupted_training_by_utility_ends_with_the_same_weights(memup, pr
     assert trained(run) == trained(memup.folder / "whole")
 
 
+@pytest.mark.learning
 def test_targets_drawn_by_the_running_gain_survive_an_interruption(memup):
     memup("collect", "tmaze", "--length", 20, "--episodes", 200, "--test-episodes", 10, "--run", "run")
     memup(*PROBE)

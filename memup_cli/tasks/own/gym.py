@@ -49,7 +49,7 @@ class GymOptions(MakingOptions):
         json_schema_extra=RARE,
     )
     matters: Matters = Option(None, description=MATTERS)
-    previous_reward: bool = Option(False, description=PREVIOUS_REWARD_HELP)
+    previous_reward: bool = Option(False, description=PREVIOUS_REWARD_HELP, json_schema_extra=RARE)
     policy: PolicyName = Option(
         RANDOM,
         description="Who plays: random, or a function policy(observation, rng) -> action, as MODULE:FUNCTION or "
