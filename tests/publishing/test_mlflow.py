@@ -106,7 +106,7 @@ def test_a_stage_that_was_trained_anew_takes_the_place_of_the_old(memup, trained
     assert run.data.params["train-memory/hidden"] == "8"
 
 
-@pytest.mark.parametrize("nth", [1, 12])
+@pytest.mark.parametrize("nth", [1, 12, *(pytest.param(n, marks=pytest.mark.learning) for n in (5, 20))])
 def test_an_export_that_was_killed_is_made_whole_by_the_next(memup, trained, store, nth):
     memup.killed(*EXPORT, at="mlflow.db*", nth=nth)
     memup(*EXPORT)

@@ -88,7 +88,10 @@ def test_more_training_and_a_restart_take_the_place_of_the_old_under_the_same_id
     assert "evaluate/rmse" not in summary
 
 
-@pytest.mark.parametrize("at", ["wandb/.memup-*/memup.json*", "wandb/offline-run-*"])
+@pytest.mark.parametrize(
+    "at",
+    [pytest.param("wandb/*", marks=pytest.mark.learning), "wandb/.memup-*/memup.json*", "wandb/offline-run-*"],
+)
 def test_an_export_that_was_killed_is_made_whole_by_the_next(memup, trained, at):
     memup(*EXPORT)
     memup("train-memory", "--run", "run", "--updates", 150)
